@@ -1,0 +1,37 @@
+"""What the machine can do, as the worker found it. Torch-free: the worker fills it in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Device = Literal["cpu", "cuda", "mps"]
+
+
+class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`precisions` maps each precision to "" when it runs here, or to the reason it does not."""
+
+    device: Device
+    device_name: str
+    physical_cores: int
+    logical_cores: int
+    memory_bytes: int
+    instruction_set: str
+    torch_version: str
+    python_version: str
+    platform: str
+    precisions: dict[str, str]
+    linear_forms: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the class of machine: two runs compare only where it is equal."""
+        parts = (
+            self.device,
+            self.device_name,
+            f"{self.physical_cores}p{self.logical_cores}l",
+            self.instruction_set,
+            f"torch {self.torch_version}",
+        )
+        return " | ".join(parts)

@@ -1,0 +1,182 @@
+"""The tunable settings: names, domains, and what a change costs.
+
+A knob's dotted name is the path of the field it sets in `EngineConfig`. On the command line a
+unique ending is enough (`batch=8`); an ambiguous or unknown name is refused with candidates.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.capabilities import Capabilities
+from engine.model.config import ModelConfig
+
+Value = int | str
+Cost = Literal["live", "recapture", "reload"]
+
+
+class KnobError(ValueError):
+    """A setting that cannot be: says what was wrong and the nearest legal value."""
+
+
+@dataclass(frozen=True)
+class IntDomain:
+    """Whole numbers in [low, high]; `special` names values outside it, such as 0 = "whole".
+
+    The forge moves along `ladder`; the command line may name any legal number.
+    """
+
+    low: int
+    high: int
+    ladder: tuple[int, ...]
+    special: Mapping[int, str] = field(default_factory=dict)
+
+    def parse(self, text: str) -> int:
+        for value, word in self.special.items():
+            if text == word:
+                return value
+        try:
+            value = int(text)
+        except ValueError:
+            raise KnobError(f"{text!r} is not a whole number; {self.describe()}") from None
+        return self.check(value)
+
+    def check(self, value: Value) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise KnobError(f"{value!r} is not a whole number; {self.describe()}")
+        if value in self.special or self.low <= value <= self.high:
+            return value
+        nearest = self.low if value < self.low else self.high
+        raise KnobError(f"{value} is outside its range; {self.describe()}; nearest: {nearest}")
+
+    def describe(self) -> str:
+        words = "".join(f", or {word}" for word in self.special.values())
+        return f"legal: {self.low} to {self.high}{words}"
+
+    def show(self, value: Value) -> str:
+        return self.special.get(value, str(value)) if isinstance(value, int) else value
+
+
+@dataclass(frozen=True)
+class WordDomain:
+    words: tuple[str, ...]
+
+    @property
+    def ladder(self) -> tuple[str, ...]:
+        return self.words
+
+    def parse(self, text: str) -> str:
+        return self.check(text)
+
+    def check(self, value: Value) -> str:
+        if isinstance(value, str) and value in self.words:
+            return value
+        raise KnobError(
+            f"{value!r} is not one of its words; legal: {', '.join(self.words)}"
+            f"; nearest: {nearest_name(str(value), self.words)}"
+        )
+
+    def describe(self) -> str:
+        return f"legal: {', '.join(self.words)}"
+
+    def show(self, value: Value) -> str:
+        return str(value)
+
+
+Domain = IntDomain | WordDomain
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One tunable setting. `unit` is a plain word for the interface ("tokens", "requests")."""
+
+    name: str
+    domain: Domain
+    default: Value
+    unit: str
+    cost: Cost
+
+    def unavailable(
+        self, value: Value, capabilities: Capabilities | None, model: ModelConfig | None
+    ) -> str | None:
+        """Why this machine or model cannot take `value`; None where it can."""
+        if capabilities is not None:
+            if self.name == "run.precision":
+                return capabilities.precisions.get(str(value)) or None
+            if self.name == "run.threads" and int(value) > capabilities.logical_cores:
+                return f"this machine has {capabilities.logical_cores} logical cores"
+        if model is not None and self.name == "workload.prompt" and int(value) >= model.context:
+            return f"the model's context is {model.context} tokens"
+        return None
+
+
+_ALL = (
+    Knob(
+        "workload.prompt",
+        IntDomain(1, 32_768, (16, 32, 64, 128, 256, 512, 1024)),
+        128,
+        "tokens",
+        "live",
+    ),
+    Knob("workload.output", IntDomain(2, 4_096, (8, 16, 24, 32, 64, 128)), 24, "tokens", "live"),
+    Knob("schedule.batch", IntDomain(1, 64, (1, 2, 4, 8, 16, 32, 64)), 1, "requests", "live"),
+    Knob(
+        "schedule.prefill_chunk",
+        IntDomain(16, 32_768, (0, 32, 64, 128, 256, 512), {0: "whole"}),
+        0,
+        "tokens",
+        "live",
+    ),
+    Knob(
+        "run.precision",
+        WordDomain(("float32", "bfloat16", "float16")),
+        "float32",
+        "",
+        "reload",
+    ),
+    Knob(
+        "run.threads", IntDomain(1, 1_024, (0, 1, 2, 4, 8, 16), {0: "auto"}), 0, "threads", "live"
+    ),
+)
+
+KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _ALL}
+
+
+def nearest_name(word: str, names: Iterable[str]) -> str:
+    """The legal name closest in spelling: never empty while `names` is not."""
+    pool = sorted(names)
+    return difflib.get_close_matches(word, pool, n=1, cutoff=0.0)[0]
+
+
+def find_knob(name: str, allowed: Iterable[str] = KNOBS) -> Knob:
+    """The knob whose name is, or uniquely ends with, `name`.
+
+    Raises:
+        KnobError: unknown (names the nearest) or ambiguous (names the candidates).
+    """
+    pool = list(allowed)
+    if name in pool:
+        return KNOBS[name]
+    endings = [full for full in pool if full.endswith("." + name)]
+    if len(endings) == 1:
+        return KNOBS[endings[0]]
+    if endings:
+        raise KnobError(f"{name!r} is ambiguous: {', '.join(sorted(endings))}")
+    shorts = {full.rsplit(".", 1)[-1]: full for full in pool} | {full: full for full in pool}
+    nearest = shorts[nearest_name(name, shorts)]
+    raise KnobError(f"no knob is named {name!r}; nearest: {nearest}")
+
+
+def parse_setting(text: str, allowed: Iterable[str] = KNOBS) -> tuple[str, Value]:
+    """`batch=8` -> ("schedule.batch", 8). Raises KnobError as `find_knob` and the domains do."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise KnobError(f"{text!r} is not a setting; write knob=value, for example batch=8")
+    knob = find_knob(name.strip(), allowed)
+    try:
+        return knob.name, knob.domain.parse(value.strip())
+    except KnobError as error:
+        raise KnobError(f"{knob.name}: {error}") from None

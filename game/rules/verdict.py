@@ -1,0 +1,49 @@
+"""What the judge says of a trial. Values only; the judging is in `judge`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Word = Literal["pass", "fail", "inconclusive", "invalid"]
+BoundBy = Literal["bandwidth", "compute", "launch overhead", "capacity", "quality", "none"]
+EXIT_CODE: dict[Word, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "invalid": 4}
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class GoalOutcome(_Value, frozen=True):
+    """`interval` is (low, high) at the look's confidence; `holds` is None while it straddles."""
+
+    metric: str
+    op: Literal[">=", "<="]
+    bound: float
+    measured: float
+    interval: tuple[float, float]
+    holds: bool | None
+
+
+class Remark(_Value, frozen=True):
+    """A reason or an advice: `code` names interface text `remark.<code>`, `details` fill it."""
+
+    code: str
+    details: dict[str, str] = {}
+
+
+class Verdict(_Value, frozen=True):
+    """`metrics` are point estimates by name (engine.metrics.METRICS); `bottleneck` of the run."""
+
+    word: Word
+    goals: tuple[GoalOutcome, ...]
+    metrics: dict[str, float]
+    bound_by: BoundBy
+    bound_share: float
+    phase_bounds: dict[str, BoundBy]
+    reasons: tuple[Remark, ...]
+    advice: tuple[Remark, ...]
+    crowns: tuple[str, ...]
+    pairs_used: int
+    noise_cv: float
