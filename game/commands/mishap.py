@@ -9,9 +9,10 @@ import traceback
 import click
 
 from engine.clean import clean
+from engine.messages import Failed
 from engine.paths import log_home
 
-BAD_INPUT, INVALID, INTERNAL = 2, 4, 5
+BAD_INPUT, INVALID, INTERNAL, INTERRUPTED = 2, 4, 5, 130
 
 
 def explain(error: Exception) -> int:
@@ -44,3 +45,11 @@ def keep_traceback(error: Exception) -> str | None:
     except OSError:
         return None
     return str(path)
+
+
+def refuse(failed: Failed) -> int:
+    """Say why the engine could not do a job; returns the exit status for its kind."""
+    click.echo(clean(failed.message), err=True)
+    return {"input": BAD_INPUT, "model": BAD_INPUT, "memory": INVALID, "aborted": INTERRUPTED}.get(
+        failed.kind, INTERNAL
+    )

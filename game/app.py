@@ -1,0 +1,180 @@
+"""The application: one session, one stack of screens, one language at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from game.screens.base import HallScreen
+from game.theme import HALL, NAME, VARIABLES, NoColour, colour_forbidden
+from game.waking import EngineState, heard
+
+if TYPE_CHECKING:
+    from engine.messages import AnyEvent
+    from game.session import Session
+    from story.schema import Language
+
+StartScreen = Literal["title", "map"]
+_GOODBYE_SECONDS = 3.0
+
+
+class LatencyWallApp(App[None]):
+    """`start` is the screen shown first; without a profile the language is asked before it."""
+
+    TITLE = "Latency Wall"
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = "theme.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", id="leave_app", show=False, priority=True),
+        Binding("f2", "switch_language", id="language_app", show=False, priority=True),
+        Binding("ctrl+c", "leave_hint", show=False, system=True),
+    ]
+
+    def __init__(self, session: Session, start: StartScreen = "title") -> None:
+        self.session = session
+        self.start = start
+        self.calm = False
+        self.engine_state = EngineState()
+        self.plain_glyphs = terminal_is_ascii()
+        self._no_colour = NoColour()
+        super().__init__()
+        self.register_theme(HALL)
+        self.theme = NAME
+
+    # Looks
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLES
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, but with no colour at all where none is wanted, not a grey scale."""
+        return [self._no_colour] if self.colourless else super().get_line_filters()
+
+    @property
+    def colourless(self) -> bool:
+        return colour_forbidden() or self.session.settings.colour == "none"
+
+    @property
+    def reduced_motion(self) -> bool:
+        return self.session.settings.reduced_motion
+
+    def apply_settings(self) -> None:
+        """Make the profile's settings visible at once."""
+        self.animation_level = "none" if self.reduced_motion or self.calm else "full"
+        self.set_class(self.plain_glyphs, "-plain-glyphs")
+        self.refresh_css(animate=False)
+
+    def set_calm(self, calm: bool) -> None:
+        """While calm nothing may animate faster than 2 Hz: something is on the clock."""
+        self.calm = calm
+        self.animation_level = "none" if self.reduced_motion or calm else "full"
+
+    # Screens
+
+    def get_default_screen(self) -> Screen[None]:
+        from game.screens.title import TitleScreen
+
+        return TitleScreen()
+
+    def on_mount(self) -> None:
+        self.apply_settings()
+        if self.session.profile is None:
+            from game.screens.profile import LanguageScreen
+
+            self.push_screen(LanguageScreen())
+        elif self.start == "map":
+            self.open_map()
+        self.call_after_refresh(self.wake_engine)
+
+    def open_map(self) -> None:
+        from game.screens.map import MapScreen
+
+        self.push_screen(MapScreen())
+
+    def open_ledger(self) -> None:
+        from game.screens.ledger import LedgerScreen
+
+        if not isinstance(self.screen, LedgerScreen):
+            self.push_screen(LedgerScreen())
+
+    def open_help(self, about: HallScreen[object]) -> None:
+        from game.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(about))
+
+    def open_stage(self, stage_id: str) -> None:
+        """Walk into a hall: scenes first; the engine is only needed when its trial begins."""
+        from game.play import StageRun
+
+        StageRun(self, stage_id).start()
+
+    # Language
+
+    def set_language(self, language: Language) -> None:
+        """Speak `language` from now on, on every screen of the stack."""
+        self.session.update_settings(language=language)
+        for screen in self.screen_stack:
+            if isinstance(screen, HallScreen) and screen.is_mounted:
+                screen.retell()
+
+    def action_switch_language(self) -> None:
+        self.set_language("en" if self.session.settings.language == "zh" else "zh")
+
+    # The engine process
+
+    def wake_engine(self) -> None:
+        """Start the engine in the background; a second call while it starts is ignored."""
+        if self.engine_state.phase in ("asleep", "failed"):
+            self._show_engine(EngineState("waking"))
+            self.run_worker(self._wake(), group="engine", exclusive=True, exit_on_error=False)
+
+    async def _wake(self) -> None:
+        try:
+            await self.session.ready(self._hear)
+        except (OSError, ValueError, RuntimeError) as error:
+            self._show_engine(EngineState("failed", trouble=str(error), kind=type(error).__name__))
+        else:
+            self._show_engine(EngineState("awake"))
+
+    def _hear(self, event: AnyEvent) -> None:
+        self._show_engine(heard(self.engine_state, event))
+
+    def _show_engine(self, state: EngineState) -> None:
+        if state.timed != self.engine_state.timed:
+            self.set_calm(state.timed)
+        self.engine_state = state
+        for screen in self.screen_stack:
+            if isinstance(screen, HallScreen) and screen.is_mounted:
+                screen.engine_changed(state)
+
+    # Leaving
+
+    def action_leave_hint(self) -> None:
+        self.notify(self.session.text("leave.how"), markup=False)
+
+    async def action_leave(self) -> None:
+        """Stop what runs, let the engine go, and leave. Records are already on disk."""
+        with contextlib.suppress(TimeoutError, OSError, RuntimeError):
+            await asyncio.wait_for(self.session.close(), _GOODBYE_SECONDS)
+        self.exit()
+
+
+def terminal_is_ascii() -> bool:
+    """Whether the locale asks for ASCII, or the console has no glyphs beyond a code page."""
+    if os.environ.get("TERM") in ("linux", "vt100", "vt220", "dumb"):
+        return True
+    locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    if locale in ("C", "POSIX"):
+        return True
+    encoding = locale.partition(".")[2] or getattr(sys.stdout, "encoding", None) or "utf-8"
+    return encoding.lower().replace("-", "") not in ("utf8", "utf8mb4")

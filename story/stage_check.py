@@ -1,0 +1,133 @@
+"""What a stage file may say: legal knobs, known metrics, a guess that can be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.knobs import KNOBS, KnobError, Value, nearest_name
+from story.schema import Stage
+from story.yaml_reader import Document, Step
+
+try:
+    from engine.metrics import METRICS
+except ImportError:  # TEMPORARY until engine.metrics lands
+    from dataclasses import dataclass as _dc
+
+    @_dc(frozen=True)
+    class _M:
+        kind: str
+
+    METRICS = {n: _M("ratio") for n in "decode_throughput_ratio tpot_ratio ttft_ratio prefill_throughput_ratio memory_ratio kl top1 perplexity_ratio decode_ceiling_share prefill_ceiling_share decode_cost_ratio tpot ttft decode_throughput prefill_throughput memory_bytes decode_time_share prefill_time_share other_time_share".split()} | {"bottleneck": _M("word")}
+
+
+def check_stage(document: Document, stage: Stage) -> None:
+    """Raises StoryError at the first line that names what is not there or cannot be."""
+    if stage.id != document.file.stem:
+        raise document.error(("id",), f"the file is named {document.file.stem!r}, not {stage.id!r}")
+    if not stage.open:
+        _check_closed(document)
+        return
+    _check_guess(document, stage)
+    _check_names(document, stage)
+    for name in ("build", "reference", "hint_build"):
+        _check_build(document, (name,), getattr(stage, name), KNOBS)
+    for index, knob in enumerate(stage.hint_build):
+        if knob not in stage.knobs:
+            fault = f"{knob!r} is not a knob of this hall: {', '.join(stage.knobs)}"
+            raise document.error(("hint_build", tuple(stage.hint_build)[index]), fault, True)
+    if stage.proof is not None:
+        for kind in ("losers", "winners"):
+            for number, build in enumerate(getattr(stage.proof, kind)):
+                _check_build(document, ("proof", kind, number), build, stage.knobs)
+
+
+def _check_closed(document: Document) -> None:
+    for key in document.value:
+        if key not in ("id", "order", "open", "opens_after"):
+            raise document.error((key,), f"a closed hall has no {key!r}", True)
+
+
+def _check_guess(document: Document, stage: Stage) -> None:
+    guess = stage.guess
+    if guess is None:
+        raise document.error((), "an open hall asks for a guess; write `guess:`")
+    _check_metric(document, ("guess", "metric"), guess.metric)
+    word = METRICS[guess.metric].kind == "word"
+    if guess.kind == "choice":
+        if not word:
+            fault = f"{guess.metric!r} is a number; a choice needs a metric that is a word"
+            raise document.error(("guess", "metric"), fault)
+        if len(set(guess.choices)) != len(guess.choices) or len(guess.choices) < 2:
+            raise document.error(("guess", "choices"), "two or more choices, each once")
+        return
+    if word:
+        fault = f"{guess.metric!r} is a word; a dial needs a metric that is a number"
+        raise document.error(("guess", "metric"), fault)
+    if not 0 < guess.low < guess.high:
+        raise document.error(("guess", "low"), "a dial needs 0 < low < high")
+    if guess.close <= 1:
+        raise document.error(("guess", "close"), "`close` is a factor above 1, for example 1.5")
+
+
+def _check_names(document: Document, stage: Stage) -> None:
+    if not stage.knobs:
+        raise document.error((), "an open hall offers at least one knob; write `knobs:`")
+    for index, knob in enumerate(stage.knobs):
+        _check_knob(document, ("knobs", index), knob, KNOBS)
+    for index, goal in enumerate(stage.goals):
+        _check_goal_metric(document, ("goals", index, "metric"), goal.metric)
+    for index, crown in enumerate(stage.crowns):
+        _check_goal_metric(document, ("crowns", index, "metric"), crown.metric)
+
+
+def _check_metric(document: Document, path: tuple[Step, ...], name: str) -> None:
+    if name not in METRICS:
+        fault = f"no metric is named {name!r}; nearest: {nearest_name(name, METRICS)}"
+        raise document.error(path, fault)
+
+
+def _check_goal_metric(document: Document, path: tuple[Step, ...], name: str) -> None:
+    _check_metric(document, path, name)
+    if METRICS[name].kind == "word":
+        raise document.error(path, f"{name!r} is a word and has no bound")
+
+
+def _check_knob(
+    document: Document, path: tuple[Step, ...], name: str, legal: Mapping[str, object] | Sequence[str]
+) -> None:
+    if name not in legal:
+        fault = f"no knob is named {name!r}; nearest: {nearest_name(name, legal)}"
+        raise document.error(path, fault, True)
+
+
+def _check_build(
+    document: Document,
+    path: tuple[Step, ...],
+    build: Mapping[str, Value],
+    legal: Mapping[str, object] | Sequence[str],
+) -> None:
+    for name, value in build.items():
+        _check_knob(document, (*path, name), name, legal)
+        try:
+            KNOBS[name].domain.check(value)
+        except KnobError as error:
+            raise document.error((*path, name), f"{name}: {error}") from None
+
+
+def check_order(stages: Sequence[tuple[Document, Stage]]) -> tuple[Stage, ...]:
+    """The stages by order. Raises StoryError for an order used twice or a hall that never opens."""
+    ids = [stage.id for _, stage in stages]
+    ordered = sorted(stages, key=lambda pair: pair[1].order)
+    for (_, before), (document, stage) in zip(ordered, ordered[1:], strict=False):
+        if stage.order == before.order:
+            raise document.error(("order",), f"{before.id!r} has the order {stage.order} already")
+    seen: set[str] = set()
+    for document, stage in ordered:
+        after = stage.opens_after
+        if after is not None and after not in ids:
+            fault = f"no hall is named {after!r}; nearest: {nearest_name(after, ids)}"
+            raise document.error(("opens_after",), fault)
+        if after is not None and after not in seen:
+            raise document.error(("opens_after",), f"{after!r} does not come before this hall")
+        seen.add(stage.id)
+    return tuple(stage for _, stage in ordered)
