@@ -124,6 +124,6 @@ def _draw_fan(canvas: Canvas, rod: Rod, pivot: float, length: float, widest: flo
         turn = widest * (2 * (ray + 0.5) / len(shares) - 1)
         # The longer the rod lingered, the closer the dots; neighbours are staggered.
         stride = ceil(3 / max(spent / most, 0.2))
-        start = length * 0.28 + (ray * 5) % stride
+        start = length * 0.28 + (ray * 0.618 % 1) * stride
         for step in range(int(start), int(length), stride):
             canvas.dot(pivot + step * sin(turn), 3 + step * cos(turn), "faint")
