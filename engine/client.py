@@ -1,9 +1,8 @@
 """The interface's side of the engine process: start it, give it jobs, survive it.
 
-Torch-free. One job at a time; its events are streamed to a callback and its answer is returned.
-A worker that dies, falls silent, passes a deadline or breaks the protocol ends that one job with
-WorkerDied, and the next job starts a new worker with the same model loaded. Nothing is measured
-here: the clock below only guards against waiting for ever.
+Torch-free. One job at a time: its events are streamed to a callback and its answer is returned.
+A worker that dies, falls silent, passes a deadline or breaks the protocol costs that one job
+(WorkerDied); the next job starts a new worker and loads the same model again.
 """
 
 from __future__ import annotations
@@ -14,110 +13,28 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
-from engine.clean import clean
-from engine.client_process import WorkerProcess
-from engine.messages import (
-    PROTOCOL,
-    Abort,
-    AnyCommand,
-    AnyEvent,
-    Bench,
-    BenchDone,
-    Calibrate,
-    Calibrated,
-    Chat,
-    ChatDone,
-    Command,
-    Configure,
-    Event,
-    Failed,
-    Hello,
-    Load,
-    Loaded,
-    Ready,
-    RunTrial,
-    Shutdown,
-    TrialDone,
-    decode_event,
-    encode,
-)
-from engine.paths import log_home
+from engine.client_conversation import Conversation, Limits, OnEvent, WorkerDied
+from engine.machine import worker_environment
+from engine.messages import AnyCommand, AnyEvent, Calibrated, Failed, Hello, Load, Loaded
 from engine.serve.lifeline import PARENT_VARIABLE
-from engine.serve.lines import LINE_LIMIT
-from engine.serve.streams import log_path
+
+__all__ = ["Limits", "RestartLimit", "State", "WorkerClient", "WorkerDied", "worker_command"]
 
 State = Literal["absent", "starting", "idle", "busy", "died"]
-DeathCause = Literal[
-    "start", "exit", "silent", "deadline", "protocol", "abort", "stopped", "restart limit"
-]
-OnEvent = Callable[[AnyEvent], None]
-
-_ANSWERS: Mapping[type[Command], type[Event]] = {
-    Load: Loaded,
-    Calibrate: Calibrated,
-    Configure: Ready,
-    RunTrial: TrialDone,
-    Chat: ChatDone,
-    Bench: BenchDone,
-}
-_DEADLINES: Mapping[type[Command], float] = {
-    Load: 300.0,
-    Calibrate: 300.0,
-    Configure: 30.0,
-    RunTrial: 1200.0,
-    Chat: 600.0,
-    Bench: 1200.0,
-}
-_GREETING_LINES = 100
-_LOG_TAIL = 4096
-
-
-class WorkerDied(Exception):
-    """The engine process ended, or had to be ended, before it answered.
-
-    `cause` is one of DeathCause, `reason` a sentence to show, `log_tail` the last lines it left
-    (cleaned; may be empty). The job it held has no result and must cost the player nothing.
-    """
-
-    def __init__(self, cause: DeathCause, reason: str, log_tail: str = "") -> None:
-        super().__init__(reason)
-        self.cause = cause
-        self.reason = reason
-        self.log_tail = log_tail
 
 
 class RestartLimit(WorkerDied):
     """The worker died too often in a short time; starting it again is refused for a while."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Seconds, except `restarts` (in `window` seconds) and `line_bytes`.
-
-    `hello` covers the import of torch from a cold disk. `silence` is the longest gap between
-    heartbeats, which come from a thread of their own. `term` is the time between TERM and KILL.
-    """
-
-    hello: float = 120.0
-    silence: float = 15.0
-    abort: float = 5.0
-    term: float = 3.0
-    shutdown: float = 3.0
-    restarts: int = 3
-    window: float = 300.0
-    line_bytes: int = LINE_LIMIT
-    deadlines: Mapping[type[Command], float] = field(default_factory=lambda: _DEADLINES)
-
-
 def worker_command(text: str | None) -> tuple[str, ...] | None:
-    """A `--worker` option as an argument list, None for the worker on this machine.
+    """A `--worker` option as an argument list; None (this machine's own worker) stays None.
 
-    Split as a shell would, but never run by one. Raises ValueError on open quotes or nothing.
+    Split as a shell would, and never run by one. Raises ValueError on open quotes or nothing.
     """
     if text is None:
         return None
@@ -130,21 +47,12 @@ def worker_command(text: str | None) -> tuple[str, ...] | None:
     return words
 
 
-class _Job:
-    """The job in flight. `answer` resolves to its closing event, or to why there is none."""
-
-    def __init__(self, command: AnyCommand, on_event: OnEvent | None) -> None:
-        self.command = command
-        self.on_event = on_event
-        self.answer: asyncio.Future[AnyEvent] = asyncio.get_running_loop().create_future()
-        self.mishap: Exception | None = None
-
-
 class WorkerClient:
-    """A worker that is started when needed and started again when it died.
+    """A worker that is started when it is needed and again after it died.
 
-    `command` None runs the engine on this machine; otherwise it is an argument list whose stdin
-    and stdout speak the protocol (`worker_command`). `on_state` hears every change of `state`.
+    `command` None runs the engine on this machine; otherwise it is an argument list whose stdin,
+    stdout and stderr speak the protocol (see `worker_command`). `on_state` hears each change of
+    `state`. `environment` is added to the worker's.
     """
 
     def __init__(
@@ -156,31 +64,25 @@ class WorkerClient:
         device: str = "cpu",
     ) -> None:
         self._local = command is None
-        self._command = (
-            # -P: a folder called engine in the current directory must not be taken for ours.
-            (sys.executable, "-P", "-m", "engine.worker", "--device", device)
-            if command is None
-            else tuple(command)
-        )
+        self._command = tuple(command or _local_command(device))
         self._on_state = on_state
         self._environment = dict(environment or {})
         self._limits = limits or Limits()
         self._lock = asyncio.Lock()
-        self._process: WorkerProcess | None = None
-        self._greeting: asyncio.Future[Hello] | None = None
-        self._greeting_lines = 0
-        self._job: _Job | None = None
-        self._jobs = 0
-        self._death: WorkerDied | None = None
-        self._must_count = False
+        self._talk: Conversation | None = None
+        self._opening: asyncio.Task[Conversation] | None = None
+        self._died = False
         self._restarts: deque[float] = deque()
+        self._policy: dict[str, str] = {}
+        self._last_job = 0
         self._model: str | None = None
         self._model_loaded = False
-        self._ending: set[asyncio.Task[object]] = set()
         self.state: State = "absent"
-        self.hello: Hello | None = None
 
-    # What the interface calls
+    @property
+    def hello(self) -> Hello | None:
+        """What the running worker said of itself; None while there is none."""
+        return self._talk.hello if self._talk is not None and self._talk.alive else None
 
     async def start(self) -> Hello:
         """The worker's Hello, starting it if it is not running.
@@ -190,7 +92,7 @@ class WorkerClient:
             RestartLimit: it died too often lately.
         """
         async with self._lock:
-            return await self._ensure()
+            return (await self._ensure()).hello
 
     async def run(
         self,
@@ -200,123 +102,141 @@ class WorkerClient:
     ) -> AnyEvent:
         """Run one job and return the event that closes it: its answer, or Failed.
 
-        `make_command` gets the job number to put into the command. Events before the answer go to
-        `on_event`; `deadline` is in seconds (default by kind of command). A call waits for the
-        job before it. Cancelling the call stops the job in the worker.
+        `make_command` puts the job number it is given into a command. Events before the answer go
+        to `on_event`; `deadline` is in seconds (its default depends on the kind of command).
+        Calls wait for one another. Cancelling a call stops its job in the worker.
 
         Raises:
-            WorkerDied: the worker ended, or was ended, before it answered.
+            WorkerDied: the worker ended, or had to be ended, before it answered.
             RestartLimit: it died too often lately.
         """
         async with self._lock:
-            await self._ensure()
-            command = make_command(self._next_job())
-            if self._model is not None and not self._model_loaded and type(command) is not Load:
-                restored = await self._run_job(
-                    Load(job=command.job, model=self._model), on_event, None
-                )
-                if isinstance(restored, Failed):
-                    return restored
-                command = make_command(self._next_job())
-            answer = await self._run_job(command, on_event, deadline)
-            if isinstance(answer, Calibrated) and answer.restart:
-                await self._take_new_wait_policy()
-                answer = msgspec.structs.replace(answer, restart=False)
-            return answer
+            talk = await self._ensure()
+            self._set_state("busy")
+            try:
+                return await self._run(talk, make_command, on_event, deadline)
+            finally:
+                self._look()
 
     async def abort(self) -> None:
-        """Stop the job in flight and wait until it has closed; ends a worker that does not."""
-        if self._job is not None and self._process is not None:
-            await self._abandon(self._process, self._job)
+        """Stop the job in flight and wait until it has closed; a worker that is deaf is ended.
+
+        The job's own call returns Failed(kind="aborted"), or its answer where that was faster.
+        """
+        if self._talk is not None:
+            await self._talk.abort()
 
     async def stop(self) -> None:
-        """End the worker: Shutdown, then TERM, then KILL. Afterwards no process is left."""
-        process = self._process
-        if process is not None and process.alive:
-            self._blame(process, "stopped", "the engine process was stopped")
-            process.send(encode(Shutdown(job=0)))
-            done, _ = await asyncio.wait([process.ended], timeout=self._limits.shutdown)
-            if not done:
-                await process.end(self._limits.term)
-        if self._ending:
-            await asyncio.wait(self._ending)
-        self._process = None
-        self._must_count = False
-        self._set_state("absent")
+        """End the worker: Shutdown, then TERM, then KILL. Afterwards no process is left.
+
+        A job in flight raises WorkerDied(cause="stopped") to its caller.
+        """
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        if self._talk is not None:
+            await self._talk.close()
+            self._look()
+
+    async def _run(
+        self,
+        talk: Conversation,
+        make_command: Callable[[int], AnyCommand],
+        on_event: OnEvent | None,
+        deadline: float | None,
+    ) -> AnyEvent:
+        command = make_command(self._next_job())
+        if self._model is not None and not self._model_loaded and not isinstance(command, Load):
+            restored = await talk.run(Load(self._next_job(), self._model), on_event, None)
+            if isinstance(restored, Failed):
+                return restored
+            self._model_loaded = True
+            command = make_command(self._next_job())
+        answer = await talk.run(command, on_event, deadline)
+        if isinstance(command, Load) and isinstance(answer, Loaded):
+            self._model, self._model_loaded = command.model, True
+        if isinstance(answer, Calibrated) and answer.restart:
+            # OpenMP reads its wait policy once: a new worker takes the one just measured.
+            await talk.close()
+            self._policy = worker_environment(answer.profile.wait_policy)
+            await self._open()
+            answer = msgspec.structs.replace(answer, restart=False)
+        return answer
+
+    def _next_job(self) -> int:
+        self._last_job += 1
+        return self._last_job
 
     # Starting, and starting again
 
-    async def _ensure(self) -> Hello:
-        if self._ending:
-            await asyncio.wait(self._ending)
-        if self._process is not None and self._process.alive and self.hello is not None:
-            return self.hello
-        if self._must_count:
+    async def _ensure(self) -> Conversation:
+        if self._talk is not None:
+            await self._talk.settle()
+            self._look()
+            if self._talk is not None:
+                return self._talk
+        if self._died:
             self._count_restart()
-        return await self._launch()
+        return await self._open()
+
+    async def _open(self) -> Conversation:
+        self._set_state("starting")
+        self._talk, self._model_loaded = None, False
+        environment = dict(self._environment)
+        if self._local:
+            environment |= self._policy | {PARENT_VARIABLE: str(os.getpid())}
+        self._opening = asyncio.create_task(
+            Conversation.open(self._command, environment, self._limits, self._local)
+        )
+        try:
+            self._talk = await self._opening
+            self._died = False
+            self._talk.when_over(self._look)
+        except WorkerDied:
+            self._died = True
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise WorkerDied("stopped", "the engine process was stopped") from None  # by `stop`
+        finally:
+            self._opening = None
+            self._look()
+        return self._talk
+
+    def _look(self) -> None:
+        """Let go of a conversation that is over, and say where things stand."""
+        if self._talk is not None and not self._talk.alive:
+            self._died = self._talk.death().cause != "stopped"
+            self._talk = None
+        if self._talk is None:
+            self._set_state("died" if self._died else "absent")
+        else:
+            self._set_state("busy" if self._talk.busy else "idle")
 
     def _count_restart(self) -> None:
+        """Refuse the fourth restart in five minutes. Raises RestartLimit."""
         now = asyncio.get_running_loop().time()
         while self._restarts and now - self._restarts[0] > self._limits.window:
             self._restarts.popleft()
         if len(self._restarts) >= self._limits.restarts:
             wait = self._limits.window - (now - self._restarts[0])
             raise RestartLimit(
-                "restart limit",
-                f"the engine process ended {self._limits.restarts + 1} times in a short while and "
-                f"rests now; nothing was lost. Try again in {wait:.0f} s, or let "
-                "`latency-wall doctor` look at it",
-                "" if self._death is None else self._death.log_tail,
+                "exit",
+                f"the engine process has ended {len(self._restarts) + 1} times in a short while, "
+                f"so it rests. Nothing was lost: try again in {wait:.0f} s, or see what "
+                "`latency-wall doctor` finds",
             )
         self._restarts.append(now)
 
-    async def _launch(self) -> Hello:
-        self._set_state("starting")
-        self.hello, self._death, self._model_loaded = None, None, False
-        self._greeting = asyncio.get_running_loop().create_future()
-        self._greeting_lines = 0
-        environment = dict(self._environment)
-        if self._local:
-            environment[PARENT_VARIABLE] = str(os.getpid())
-        try:
-            process = await WorkerProcess.spawn(
-                self._command, environment, self._hear, self._limits.line_bytes
-            )
-        except (OSError, ValueError) as error:
-            self._set_state("died")
-            raise WorkerDied(
-                "start", f"cannot start {clean(self._command[0], one_line=True)}: {error}"
-            ) from error
-        self._process = process
-        process.ended.add_done_callback(lambda ended: self._on_end(process, ended.result()))
-        try:
-            done, _ = await asyncio.wait(
-                [self._greeting, process.ended],
-                timeout=self._limits.hello,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        except asyncio.CancelledError:
-            self._end_later(process, "stopped", "starting was given up")
-            raise
-        if self._greeting.done():
-            self.hello = self._greeting.result()
-            self._set_state("idle")
-            return self.hello
-        if not done:
-            self._blame(
-                process, "start", f"the engine said nothing for {self._limits.hello:.0f} s"
-            )
-        await process.end(self._limits.term)
-        raise self._death or WorkerDied("start", "the engine process did not start")
+    def _set_state(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            if self._on_state is not None:
+                self._on_state(state)
 
-    async def _take_new_wait_policy(self) -> None:
-        """OpenMP reads its wait policy once: a new worker takes the one just calibrated."""
-        process = self._process
-        if process is None or not process.alive:
-            return
-        self._blame(process, "stopped", "the engine process starts again")
-        process.send(encode(Shutdown(job=0)))
-        done, _ = await asyncio.wait([process.ended], timeout=self._limits.shutdown)
-        if not done:
-            await process.end(self._limits.term)
-        await self._launch()
+
+def _local_command(device: str) -> tuple[str, ...]:
+    """`-P`: a folder named `engine` in the current directory must not be taken for ours."""
+    return (sys.executable, "-P", "-m", "engine.worker", "--device", device)

@@ -65,6 +65,30 @@ def load_profile(fingerprint: str) -> MachineProfile | None:
     return profile if profile.version == PROFILE_VERSION else None
 
 
+def latest_profile(device: str, torch_version: str) -> MachineProfile | None:
+    """The profile measured last for this device and torch, on whatever machine shares the cache.
+
+    A process that has not imported torch yet does not know its fingerprint; this is its best
+    guess at its own profile. None where nothing fits.
+    """
+    try:
+        paths = sorted(machine_home().glob("*.json"), key=lambda path: -path.stat().st_mtime)
+    except OSError:
+        return None
+    for path in paths:
+        try:
+            profile = msgspec.json.decode(path.read_bytes(), type=MachineProfile)
+        except (OSError, msgspec.DecodeError):
+            continue
+        named, *_, torch = profile.fingerprint.split(" | ")
+        if profile.version == PROFILE_VERSION and (named, torch) == (
+            device,
+            f"torch {torch_version}",
+        ):
+            return profile
+    return None
+
+
 def save_profile(profile: MachineProfile) -> Path:
     path = profile_path(profile.fingerprint)
     path.parent.mkdir(parents=True, exist_ok=True)

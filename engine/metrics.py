@@ -158,7 +158,7 @@ def time_share(sample: RunSample, phase: Literal["prefill", "decode", "other"]) 
 
 
 def phase_seconds(sample: RunSample, phase: Phase) -> float:
-    """Measured seconds of the work that `PhaseWork` counts: whole prefill, or a mean decode step."""
+    """Measured seconds of what `PhaseWork` counts: the whole prefill, or a mean decode step."""
     if phase == "prefill":
         return sample.prefill_seconds
     return fmean(sample.step_seconds)

@@ -100,6 +100,26 @@ class LatencyWallApp(App[None]):
 
         self.push_screen(MapScreen())
 
+    def open_new_journey(self) -> None:
+        from game.screens.profile import NameScreen
+
+        self.push_screen(NameScreen(), self._set_out)
+
+    def _set_out(self, created: bool | None) -> None:
+        if created:
+            self.apply_settings()
+            self.open_map()
+
+    def open_travellers(self) -> None:
+        from game.screens.profile import TravellersScreen
+
+        self.push_screen(TravellersScreen())
+
+    def open_settings(self) -> None:
+        from game.screens.settings import SettingsScreen
+
+        self.push_screen(SettingsScreen())
+
     def open_ledger(self) -> None:
         from game.screens.ledger import LedgerScreen
 
@@ -148,6 +168,14 @@ class LatencyWallApp(App[None]):
 
     def _hear(self, event: AnyEvent) -> None:
         self._show_engine(heard(self.engine_state, event))
+
+    def engine_words(self) -> str:
+        """The engine's state in the current language."""
+        state = self.engine_state
+        seconds = state.seconds_left
+        if state.phase == "calibrating" and seconds is not None:
+            return self.session.text("engine.calibrating_left", seconds=max(round(seconds), 1))
+        return self.session.text(f"engine.{state.phase}")
 
     def _show_engine(self, state: EngineState) -> None:
         if state.timed != self.engine_state.timed:

@@ -23,7 +23,10 @@ class Settings(_Value, frozen=True):
 
 
 class Profile(_Value, frozen=True):
-    """`stage` is where the player stands; `seen` the ids of lines already read."""
+    """`stage` is where the player stands; `seen` the ids of lines already read.
+
+    `id` is given once and survives a change of name: it names the file, and records carry it.
+    """
 
     version: int
     name: str
@@ -31,6 +34,19 @@ class Profile(_Value, frozen=True):
     settings: Settings = Settings()
     stage: str = "gate"
     seen: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        """What the profile's records carry as `profile`."""
+        return self.id or self.name
+
+
+class LastUsed(_Value, frozen=True):
+    """`profile` is the key of the profile last played."""
+
+    version: int
+    profile: str
 
 
 class GuessRecord(_Value, frozen=True):
@@ -48,6 +64,7 @@ class GuessRecord(_Value, frozen=True):
 class Record(_Value, frozen=True):
     """One sealed trial. `digest` is the SHA-256 of the row's canonical JSON without it.
 
+    `profile` is the profile's key, which a change of name leaves alone.
     `verdict` and `result` are the judge's and the engine's values as plain JSON.
     """
 

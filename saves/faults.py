@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 
-class SaveError(Exception):
+class SaveError(ValueError):
     """A save could not be read or written. The message says what and where."""
 
 
@@ -15,11 +15,11 @@ class NewerSaveError(SaveError):
     """The save was written by a newer version of the game; it was left as it stands."""
 
 
-class ProfileNameError(SaveError, ValueError):
+class ProfileNameError(SaveError):
     """A profile name that cannot be; the message says what would do."""
 
 
-class UnknownProfileError(SaveError, ValueError):
+class UnknownProfileError(SaveError):
     """No profile goes by that name; the message lists those that exist."""
 
 

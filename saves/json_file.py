@@ -64,6 +64,8 @@ def read_document(path: Path, kind: type[T]) -> Reading[T]:
         return Reading(_decode(path, kind))
     except FileNotFoundError:
         return _restore(path, kind, None, "the document is missing")
+    except NewerSaveError:
+        raise
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         why = str(error)
     except OSError as error:

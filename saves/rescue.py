@@ -37,9 +37,7 @@ def set_aside(path: Path) -> Path:
     aside = aside_path(path)
     for companion in COMPANIONS:
         with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + companion).replace(
-                aside.with_name(aside.name + companion)
-            )
+            path.with_name(path.name + companion).replace(aside.with_name(aside.name + companion))
     path.replace(aside)
     return aside
 
@@ -66,9 +64,7 @@ def readable_rows(damaged: Path) -> Iterator[RawRow]:
         yield found[sequence]
 
 
-def _scan(
-    connection: sqlite3.Connection, clause: str, values: tuple[int, ...]
-) -> Iterator[RawRow]:
+def _scan(connection: sqlite3.Connection, clause: str, values: tuple[int, ...]) -> Iterator[RawRow]:
     """Rows until the first that cannot be read."""
     query = f"SELECT sequence, digest, profile, stage, content FROM record {clause}"
     try:

@@ -12,7 +12,7 @@ from engine.trial import Bound, TrialKind
 Language = Literal["zh", "en"]
 LANGUAGES: tuple[Language, ...] = ("zh", "en")
 Speaker = Literal["narrator", "elder", "wall", "player"]
-Op = Literal[">=", "<=", "==", "!="]
+Op = Literal[">=", "<=", ">", "<", "==", "!="]
 
 
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

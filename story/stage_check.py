@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.knobs import KNOBS, KnobError, Value, nearest_name
+from engine.metrics import METRICS
 from story.schema import Stage
 from story.yaml_reader import Document, Step
-
-try:
-    from engine.metrics import METRICS
-except ImportError:  # TEMPORARY until engine.metrics lands
-    from dataclasses import dataclass as _dc
-
-    @_dc(frozen=True)
-    class _M:
-        kind: str
-
-    METRICS = {n: _M("ratio") for n in "decode_throughput_ratio tpot_ratio ttft_ratio prefill_throughput_ratio memory_ratio kl top1 perplexity_ratio decode_ceiling_share prefill_ceiling_share decode_cost_ratio tpot ttft decode_throughput prefill_throughput memory_bytes decode_time_share prefill_time_share other_time_share".split()} | {"bottleneck": _M("word")}
 
 
 def check_stage(document: Document, stage: Stage) -> None:
@@ -93,7 +83,10 @@ def _check_goal_metric(document: Document, path: tuple[Step, ...], name: str) ->
 
 
 def _check_knob(
-    document: Document, path: tuple[Step, ...], name: str, legal: Mapping[str, object] | Sequence[str]
+    document: Document,
+    path: tuple[Step, ...],
+    name: str,
+    legal: Mapping[str, object] | Sequence[str],
 ) -> None:
     if name not in legal:
         fault = f"no knob is named {name!r}; nearest: {nearest_name(name, legal)}"

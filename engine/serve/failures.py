@@ -9,7 +9,7 @@ from typing import Literal
 from engine.clean import clean
 from engine.knobs import KnobError
 from engine.messages import Failed
-from engine.model.store import ModelError
+from engine.model.errors import ModelError
 
 Kind = Literal["input", "model", "aborted", "memory", "internal"]
 

@@ -15,7 +15,16 @@ from typing import Any
 
 import msgspec
 
-from engine.messages import Abort, AnyCommand, Command, Event, Failed, Shutdown, decode_command
+from engine.messages import (
+    Abort,
+    AnyCommand,
+    Command,
+    Event,
+    Failed,
+    Hello,
+    Shutdown,
+    decode_command,
+)
 from engine.serve.failures import Aborted, failure
 from engine.serve.lifeline import end_now
 from engine.serve.lines import LINE_LIMIT, LineAssembler
@@ -47,6 +56,8 @@ Handler = Callable[[Any, Desk], Event]
 """Takes a command and a desk; returns the event that answers the job, or raises."""
 
 Handlers = Mapping[type[Command], Handler]
+Prepared = tuple[Hello, Handlers]
+Prepare = Callable[[], Prepared]
 
 
 class Worker:
@@ -62,30 +73,30 @@ class Worker:
         self._open: set[int] = set()
         self._stopped: set[int] = set()
 
-    def serve(self, introduce: Callable[[], Event], handlers: Callable[[], Handlers]) -> int:
+    def serve(self, prepare: Prepare) -> int:
         """Say hello, then work until Shutdown. Returns the process's exit status.
 
-        `introduce` and `handlers` run here, after the reader has started, because they import
-        torch: a parent that ends meanwhile still takes the worker with it.
+        `prepare` runs after the reader has started, because it imports torch: a parent that ends
+        meanwhile still takes the worker with it.
         """
         threading.Thread(target=self._read_forever, name="commands", daemon=True).start()
         try:
-            self._outbox.put(introduce())
-            table = handlers()
+            hello, handlers = prepare()
         except Exception as error:
             self._outbox.put(self._explain(0, error))
             self._outbox.flush(_LAST_WORDS)
             return 1
+        self._outbox.put(hello)
         while (command := self._jobs.get()) is not None:
-            self._outbox.put(self._answer(table, command))
+            self._outbox.put(self._answer(handlers, command))
         self._outbox.flush(_LAST_WORDS)
         return 0
 
-    def _answer(self, table: Handlers, command: AnyCommand) -> Event:
+    def _answer(self, handlers: Handlers, command: AnyCommand) -> Event:
         desk = Desk(command.job, self._outbox.put, lambda: command.job in self._stopped)
         try:
             desk.check()
-            return table[type(command)](command, desk)
+            return handlers[type(command)](command, desk)
         except Exception as error:
             return self._explain(command.job, error)
         finally:

@@ -13,6 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.clean import clean
+
 LOGS_KEPT = 8
 LOG_BYTES = 2 * 1024 * 1024
 
@@ -81,3 +83,13 @@ def bound_log(path: Path, limit: int = LOG_BYTES) -> None:
         os.ftruncate(1, 0)
     except OSError:
         return
+
+
+def read_tail(path: Path, limit: int = 4096) -> str:
+    """The last `limit` bytes of a log, cleaned; "" where there is none."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - limit, 0))
+            return clean(log.read().decode(errors="replace")).strip()
+    except OSError:
+        return ""

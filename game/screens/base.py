@@ -42,9 +42,9 @@ class HallScreen(Screen[ScreenResultType]):
 
     A subclass yields its widgets from `body()`, sets its texts in `retell()`, and defines
     `action_go_on`, `action_back`, `action_hint` where those keys mean something: a common key
-    whose action is not defined does nothing and is not shown. A binding of its own needs an `id`;
-    the words on the key strip are then the interface text `key.<id>`. `key_words` may change
-    them, or hide the key by returning None.
+    whose action is not defined does nothing and is not shown. A binding of its own that has an
+    `id` is shown on the key strip with the interface text `key.<id>`; `key_words` may change the
+    words, or hide the key by returning None. A binding without an id works and is not shown.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -123,8 +123,6 @@ class HallScreen(Screen[ScreenResultType]):
         return sorted(hints, key=lambda hint: _rank(hint.id))
 
     def _words_of(self, binding: Binding) -> str | None:
-        if not binding.show and not binding.id:
-            return None
         namespace, _, action = binding.action.rpartition(".")
         if not namespace and self.check_action(action, ()) is not True:
             return None

@@ -51,6 +51,7 @@ class KeyStrip(Widget):
 
     def __init__(self) -> None:
         super().__init__()
+        self.auto_links = False
         self._hints: Sequence[KeyHint] = ()
 
     def show(self, hints: Sequence[KeyHint]) -> None:

@@ -131,7 +131,7 @@ def make_sample(config: EngineConfig, slow: float = 1.0, digest: str = "0f" * 16
     prefill = _PREFILL_MS[precision] * 1e-3 * config.workload.prompt * batch * slow
     steps = (step,) * (config.workload.output - 1)
     other = 1.5e-3 * slow
-    ttft = tuple(prefill * (request + 1) / batch for request in range(batch))
+    ttft = (prefill,) * batch  # one pass over every prompt
     return RunSample(
         batch=batch,
         prompt_tokens=config.workload.prompt,

@@ -1,0 +1,168 @@
+"""Leads the player through a hall: which screen follows which, and what each may do.
+
+`Attempt` keeps the rules; this keeps the screens in step with it. Every screen of the hall holds
+the same `StageRun` and asks it to go on; none knows what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from game.attempt import Attempt, Told, hints_on_record, truth_was_shown
+from story.facts import FactValue, tell
+
+if TYPE_CHECKING:
+    from engine.knobs import Value
+    from game.app import LatencyWallApp
+    from game.screens.base import HallScreen
+    from game.session import Outcome, Session
+    from story.schema import Line, SceneName, StageText
+
+
+class StageRun:
+    """One visit to the hall `stage_id`, from its first line until the player is back on the map."""
+
+    def __init__(self, app: LatencyWallApp, stage_id: str) -> None:
+        self.app = app
+        session = app.session
+        stage = next((one for one in session.stages if one.id == stage_id), None)
+        if stage is None:
+            raise ValueError(f"no stage is named {stage_id!r}")
+        if not stage.open or stage.guess is None:
+            raise ValueError(f"the hall {stage_id!r} is closed")
+        records = session.records()
+        self.attempt = Attempt(stage, truth_known=truth_was_shown(stage_id, records))
+        self.attempt.hints_taken = hints_on_record(stage_id, records)
+        self._on_stack = False
+
+    @property
+    def session(self) -> Session:
+        return self.app.session
+
+    @property
+    def text(self) -> StageText:
+        """The hall's words in the language of this moment."""
+        return self.session.stage_text(self.attempt.stage.id)
+
+    def facts(self) -> dict[str, FactValue]:
+        """All that a line may quote now: the profile, the sealed guess, the last trial."""
+        attempt = self.attempt
+        known: dict[str, FactValue] = dict(self.session.facts(attempt.stage.id))
+        known["hints_taken"] = attempt.hints_taken
+        if attempt.guess is not None:
+            known["guess"] = attempt.guess
+            known["guess_word"] = self.guess_word(attempt.guess)
+        if attempt.outcome is not None:
+            known |= attempt.outcome.facts
+        return known
+
+    def guess_word(self, value: float | str) -> str:
+        """A guess or a truth as it is read: the choice's words, or the number."""
+        return self.session.show_guess(self.attempt.stage.id, value)
+
+    def lines(self, scene: SceneName, facts: Mapping[str, FactValue]) -> tuple[Line, ...]:
+        """The lines of a scene as told with these facts, in the language of this moment."""
+        return tell(self.text.scenes.get(scene, ()), facts)
+
+    # The way through
+
+    def start(self) -> None:
+        self._scene("arrival")
+
+    def scene_over(self) -> None:
+        """The last line of the scene was read."""
+        room = self.attempt.room
+        if room == "arrival":
+            self._to_guess()
+        elif room == "counsel":
+            self._to_forge()
+        elif room == "aftermath":
+            self._after_aftermath()
+
+    def seal(self, guess: float | str) -> None:
+        self.attempt.seal(guess)
+        self._scene("forge")
+
+    def begin_trial(self) -> None:
+        from game.screens.trial import TrialScreen
+
+        self.attempt.move("trial")
+        self._show(TrialScreen(self))
+
+    def trial_stopped(self, trouble: str = "") -> None:
+        """The trial did not come to a verdict: back to the forge, with nothing lost."""
+        self.attempt.move("forge")
+        self._open_forge(trouble)
+
+    def judged(self, outcome: Outcome) -> None:
+        from game.screens.verdict import VerdictScreen
+
+        self.attempt.judged(outcome)
+        self._show(VerdictScreen(self))
+
+    def after_verdict(self) -> None:
+        self.attempt.move("aftermath")
+        self._scene(self.attempt.aftermath_scene)
+
+    def tune_again(self) -> None:
+        self._to_forge()
+
+    def set_build(self, build: Mapping[str, Value]) -> None:
+        for knob, value in build.items():
+            if knob in self.attempt.stage.knobs:
+                self.attempt.turn(knob, value)
+
+    def leave(self) -> None:
+        """Back to the map. What was sealed and judged is on record; the rest costs nothing."""
+        self.attempt.move("left")
+        if self._on_stack:
+            self._on_stack = False
+            self.app.pop_screen()
+
+    def remember(self, told: Told) -> None:
+        self.attempt.tell(told)
+        self.session.mark_seen([told.line if told.reply is None else told.reply])
+
+    # Screens
+
+    def _scene(self, scene: SceneName) -> None:
+        from game.screens.scene import SceneScreen
+
+        facts = self.facts()
+        if self.lines(scene, facts):
+            self._show(SceneScreen(self, scene, facts))
+        else:
+            self.scene_over()
+
+    def _to_guess(self) -> None:
+        from game.screens.guess import GuessScreen
+
+        self.attempt.move("guess")
+        self._show(GuessScreen(self))
+
+    def _to_forge(self) -> None:
+        self.attempt.move("forge")
+        self._open_forge()
+
+    def _open_forge(self, trouble: str = "") -> None:
+        from game.screens.forge import ForgeScreen
+
+        self._show(ForgeScreen(self, trouble))
+
+    def _after_aftermath(self) -> None:
+        from game.screens.insight import InsightScreen
+
+        if not self.attempt.passed:
+            self._to_forge()
+            return
+        self.attempt.move("insight")
+        self._show(InsightScreen(self))
+
+    def _show(self, screen: HallScreen[None]) -> None:
+        """One screen of the hall lies on the map at a time."""
+        if self._on_stack:
+            self.app.switch_screen(screen)
+        else:
+            self._on_stack = True
+            self.app.push_screen(screen)

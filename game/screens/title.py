@@ -1,0 +1,115 @@
+"""The title: the Wall fills the screen, and a door stands open in it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from game.screens.base import HallScreen
+from game.waking import EngineState
+from game.widgets.door import Door, DoorText, door_region
+from game.widgets.engine_line import EngineLine
+from game.widgets.runes import RuneField, Script
+
+
+class TitleScreen(HallScreen[None]):
+    DEFAULT_CSS: ClassVar[str] = """
+    TitleScreen { layers: base door veil; }
+    TitleScreen RuneField { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+    ]
+    HELP_KEY: ClassVar[str] = "title.help"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chosen = 0
+        self._debt = 0
+
+    def body(self) -> ComposeResult:
+        yield RuneField()
+        yield Door()
+        yield EngineLine()
+
+    @property
+    def script(self) -> Script:
+        if self.hall.plain_glyphs:
+            return "ascii"
+        return self.session.settings.language
+
+    def entries(self) -> tuple[str, ...]:
+        """Only what can be done now: nothing dead is shown."""
+        if self.session.profile is None:
+            return ("new", "settings", "leave")
+        return ("continue", "new", "travellers", "settings", "leave")
+
+    def retell(self) -> None:
+        self._debt = self.session.standing().debt if self.session.profile else 0
+        self.query_one(RuneField).show(self.script, self._debt)
+        self._show_door()
+        self.engine_changed(self.hall.engine_state)
+        self._place_door()
+        super().retell()
+
+    def _show_door(self) -> None:
+        entries = self.entries()
+        self._chosen = min(self._chosen, len(entries) - 1)
+        known = self.session.profile is not None
+        under_name = self.say("title.under_name")
+        if self.hall.plain_glyphs and not under_name.isascii():
+            under_name = ""
+        text = DoorText(
+            name=self.say("title.name"),
+            under_name=under_name,
+            motto=self.say("title.motto"),
+            entries=tuple((entry, self.say(f"title.{entry}")) for entry in entries),
+            account=self.say("title.account", debt=self._debt) if known else "",
+        )
+        self.query_one(Door).show(text, self._chosen, ">" if self.hall.plain_glyphs else "▸")
+
+    def engine_changed(self, state: EngineState) -> None:
+        self.query_one(EngineLine).tell(state, self.hall.engine_words())
+        self._hold_or_drift()
+
+    def _hold_or_drift(self) -> None:
+        still = self.reduced_motion or self.calm or not self.is_current
+        self.query_one(RuneField).drift(not still)
+
+    def on_resize(self, event: events.Resize) -> None:
+        super().on_resize(event)
+        self._place_door()
+
+    def _place_door(self) -> None:
+        if not self.size:
+            return
+        wall = self.size - (0, 2)
+        door = door_region(wall, len(self.entries()))
+        self.query_one(RuneField).open_door(door)
+        self.query_one(Door).place(door)
+
+    def on_screen_suspend(self) -> None:
+        self._hold_or_drift()
+
+    def action_move(self, by: int) -> None:
+        self._chosen = (self._chosen + by) % len(self.entries())
+        self._show_door()
+
+    async def action_go_on(self) -> None:
+        await self.action_choose(self.entries()[self._chosen])
+
+    async def action_choose(self, entry: str) -> None:
+        if entry == "leave":
+            await self.hall.action_leave()
+        elif entry == "continue":
+            self.hall.open_map()
+        elif entry == "new":
+            self.hall.open_new_journey()
+        elif entry == "travellers":
+            self.hall.open_travellers()
+        elif entry == "settings":
+            self.hall.open_settings()

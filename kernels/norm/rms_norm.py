@@ -1,0 +1,42 @@
+"""Root-mean-square normalisation in four operator calls.
+
+With g the weight and D the width,
+
+    x / sqrt(mean(x²) + eps) · g  =  x · (g √D) / hypot(‖x‖, sqrt(D · eps)),
+
+so √D folds into the weight once, at load, and what is left for every row is one norm, one hypot,
+one product and one quotient. A decode step takes about 60 norms of one row each, where a call
+costs more than its arithmetic: 6.5 µs a norm against 9.4 for torch's `rms_norm` (float32, 576
+wide), and 63 µs against 920 at 512 rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+class RMSNorm:
+    """Normalise the last dimension to unit mean square and scale it by `weight`.
+
+    `weight` is [D], or [heads, D] for a norm of its own in every head. Statistics and product are
+    float32 whatever the dtype of x: in bfloat16 the mean square would keep 8 bits.
+    """
+
+    form = "hypot float32"
+
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        width = weight.shape[-1]
+        self.gain = weight.to(torch.float32) * math.sqrt(width)
+        self.floor = torch.tensor(math.sqrt(width * eps), device=weight.device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D] in the dtype of `x`."""
+        length = torch.linalg.vector_norm(x, 2, -1, True, dtype=torch.float32)
+        return torch.mul(x, self.gain).div_(torch.hypot(length, self.floor)).to(x.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        return self.gain.nbytes + self.floor.nbytes

@@ -1,0 +1,107 @@
+"""The stage proof catches a stage that anyone passes, that nobody passes, or that noise decides."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from engine.trial import Bound
+from game.proof import claims, margin, prove
+from game.rules.verdict import GoalOutcome, Verdict
+from story.schema import Guess, Proof, Stage
+
+STAGE = Stage(
+    id="pendulum",
+    order=1,
+    open=True,
+    guess=Guess(kind="dial", metric="decode_cost_ratio", high=300),
+    knobs=("schedule.batch", "run.precision"),
+    build={"schedule.batch": 1, "run.precision": "float32"},
+    goals=(Bound("tpot_ratio", "<=", 1.6),),
+    hint_build={"schedule.batch": 8, "run.precision": "bfloat16"},
+    proof=Proof(
+        date="2026-01-01",
+        device="a test",
+        losers=({"schedule.batch": 2},),
+        winners=({"schedule.batch": 8, "run.precision": "bfloat16"}, {"schedule.batch": 16}),
+    ),
+)
+
+
+def verdict(word: str, measured: float = 1.0) -> Verdict:
+    goal = GoalOutcome("tpot_ratio", "<=", 1.6, measured, (measured, measured), word == "pass")
+    return Verdict(
+        word=word,  # type: ignore[arg-type]
+        goals=(goal,),
+        metrics={},
+        bound_by="bandwidth",
+        bound_share=0.5,
+        phase_bounds={},
+        reasons=(),
+        advice=(),
+        crowns=(),
+        pairs_used=8,
+        noise_cv=0.02,
+    )
+
+
+async def prove_with(words: dict[int, str], measured: float = 1.0, noise: float = 0.01):
+    """A machine on which the build of each batch size gets the given word."""
+
+    async def run(build):
+        return verdict(words[build.get("schedule.batch", 1)], measured), noise
+
+    return await prove(STAGE, run)
+
+
+def test_each_claim_is_run_once_and_the_default_first():
+    assert claims(STAGE) == [
+        ({}, "lose"),
+        ({"schedule.batch": 2}, "lose"),
+        ({"schedule.batch": 8, "run.precision": "bfloat16"}, "win"),
+        ({"schedule.batch": 16}, "win"),
+    ]
+
+
+def test_a_hall_without_goals_only_has_to_run():
+    gate = Stage(id="gate", order=0, open=True, build={"workload.prompt": 128})
+    assert claims(gate) == [({}, "run")]
+
+
+async def test_a_stage_that_holds_has_no_findings():
+    proof = await prove_with({1: "fail", 2: "fail", 8: "pass", 16: "pass"})
+    assert proof.findings == ()
+    assert [trial.word for trial in proof.trials] == ["fail", "fail", "pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({1: "pass", 2: "fail", 8: "pass", 16: "pass"}, "the default build should fail"),
+        ({1: "inconclusive", 2: "fail", 8: "pass", 16: "pass"}, "was inconclusive"),
+        ({1: "fail", 2: "pass", 8: "pass", 16: "pass"}, "batch=2 should fail"),
+        ({1: "fail", 2: "fail", 8: "fail", 16: "pass"}, "two different builds must pass; 1 did"),
+        ({1: "fail", 2: "fail", 8: "invalid", 16: "invalid"}, "must pass; 0 did"),
+    ],
+)
+async def test_a_broken_claim_is_named(words, said):
+    proof = await prove_with(words)
+    assert any(said in finding for finding in proof.findings)
+
+
+async def test_a_win_inside_the_noise_is_a_finding():
+    words = {1: "fail", 2: "fail", 8: "pass", 16: "pass"}
+    near = 1.6 / math.exp(0.04)  # a margin of 4 %: above the floor of 3 %
+    assert (await prove_with(words, near, noise=0.01)).findings == ()
+    noisy = (await prove_with(words, near, noise=0.05)).findings  # 1.5 x 5 % = 7.5 % needed
+    assert len(noisy) == 2 and "the margin must be 7.5 %" in noisy[0]
+    tight = (await prove_with(words, 1.6 / math.exp(0.02), noise=0.0)).findings
+    assert "the margin must be 3.0 %" in tight[0]
+
+
+def test_the_margin_is_that_of_the_nearest_goal():
+    far = GoalOutcome("a", ">=", 2.0, 4.0, (4, 4), True)
+    near = GoalOutcome("b", "<=", 1.1, 1.0, (1, 1), True)
+    assert margin([far, near]) == pytest.approx(math.log(1.1))
+    assert margin([]) == math.inf
