@@ -182,9 +182,9 @@ class WorkerClient:
     async def _open(self) -> Conversation:
         self._set_state("starting")
         self._talk, self._model_loaded = None, False
-        environment = dict(self._environment)
+        environment = self._environment | self._policy
         if self._local:
-            environment |= self._policy | {PARENT_VARIABLE: str(os.getpid())}
+            environment[PARENT_VARIABLE] = str(os.getpid())
         self._opening = asyncio.create_task(
             Conversation.open(self._command, environment, self._limits, self._local)
         )

@@ -288,9 +288,9 @@ class Conversation:
         if event.job != job.command.job:
             said = event.message if isinstance(event, Failed) else type(event).__name__
             self._break("protocol", f"an event of job {event.job} in job {job.command.job}: {said}")
-        elif isinstance(event, Failed | ANSWERS[type(job.command)]):
+        elif isinstance(event, (Failed, ANSWERS[type(job.command)])):
             self._close_job(event)
-        elif isinstance(event, Hello | tuple(ANSWERS.values())):
+        elif isinstance(event, (Hello, *ANSWERS.values())):
             self._break("protocol", f"{type(event).__name__} does not answer this job")
         elif job.on_event is not None and job.mishap is None:
             try:

@@ -87,9 +87,7 @@ def rates_of(samples: Sequence[RunSample]) -> Rates:
         return Rates()
     return Rates(
         prefill=median(s.prefill_seconds / (s.batch * s.prompt_tokens) for s in samples),
-        decode=median(
-            s.decode_seconds / (s.batch * max(len(s.step_seconds), 1)) for s in samples
-        ),
+        decode=median(s.decode_seconds / (s.batch * max(len(s.step_seconds), 1)) for s in samples),
     )
 
 

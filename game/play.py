@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from engine.trial import TrialResult
 from game.attempt import Attempt, Told, hints_on_record, truth_was_shown
 from story.facts import FactValue, tell
 
@@ -63,7 +66,22 @@ class StageRun:
 
     def lines(self, scene: SceneName, facts: Mapping[str, FactValue]) -> tuple[Line, ...]:
         """The lines of a scene as told with these facts, in the language of this moment."""
-        return tell(self.text.scenes.get(scene, ()), facts)
+        words = {
+            f"{name}_word": self.guess_word(value)
+            for name in ("guess", "truth")
+            if isinstance(value := facts.get(name), float | str)
+        }
+        return tell(self.text.scenes.get(scene, ()), {**facts, **words})
+
+    def last_result(self) -> TrialResult | None:
+        """What the latest trial of this hall on record measured, for its set piece."""
+        for record in reversed(self.session.records()):
+            if record.stage == self.attempt.stage.id and record.result is not None:
+                try:
+                    return msgspec.convert(record.result, TrialResult)
+                except msgspec.ValidationError:
+                    return None
+        return None
 
     # The way through
 

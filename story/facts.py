@@ -7,6 +7,7 @@ needs a line that rests on `ALWAYS` facts alone (the linter sees to it).
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,13 +28,16 @@ sealed, once a trial has run."""
 
 @dataclass(frozen=True)
 class Fact:
-    """`words` are the only values a text fact can take; empty where it is free text."""
+    """`words` are the only values a text fact can take (empty: free text); `low` and `high` bound
+    a number."""
 
     name: str
     kind: Kind
     known: Known
     doc: str
     words: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = math.inf
 
 
 _BOUNDS = ("bandwidth", "compute", "launch overhead", "capacity", "quality", "none")
@@ -41,7 +45,7 @@ _ALL = (
     Fact("player", "text", "always", "the profile's name"),
     Fact("debt", "number", "always", "latency debt now (after this trial, once it is judged)"),
     Fact("attempts", "number", "always", "judged trials in this hall, this one included"),
-    Fact("hints_taken", "number", "always", "hints taken in this hall, 0 to 3"),
+    Fact("hints_taken", "number", "always", "hints taken in this hall, 0 to 3", high=3),
     Fact("device", "text", "machine", "name of the processor the model runs on"),
     Fact("model", "text", "machine", "name of the model"),
     Fact("weights_mb", "number", "machine", "weights of this build's precision, 10^6 bytes"),
@@ -57,10 +61,16 @@ _ALL = (
     Fact("guess_word", "text", "guess", "the guess as shown: the choice's text, or the number"),
     Fact("truth", "number", "trial", "what was measured; for choices the choice's id (text)"),
     Fact("truth_word", "text", "trial", "the truth as shown"),
-    Fact("guess_factor", "number", "trial", "error of a dial guess as a ratio >= 1"),
+    Fact("guess_factor", "number", "trial", "error of a dial guess as a ratio >= 1", low=1),
     Fact("guess_close", "bool", "trial", "the guess was right, or within the dial's factor"),
     Fact("debt_before", "number", "trial", "latency debt before this trial"),
-    Fact("debt_change", "number", "trial", "debt now less debt before; negative when repaid"),
+    Fact(
+        "debt_change",
+        "number",
+        "trial",
+        "debt now less debt before; negative when repaid",
+        low=-math.inf,
+    ),
     Fact(
         "verdict",
         "text",
@@ -87,6 +97,14 @@ _ALL = (
     Fact("top1", "number", "trial", "share of equal most likely tokens, 0 to 1"),
     Fact("prefill_ceiling_percent", "number", "trial", "prefill's share of its ceiling, percent"),
     Fact("decode_ceiling_percent", "number", "trial", "decode's share of its ceiling, percent"),
+    # Derived here from the facts above, wherever those are had.
+    Fact("weight_bytes", "number", "always", "bytes a weight takes at the build's precision"),
+    Fact(
+        "intensity", "number", "always", "FLOP a byte of weights in a decode step: 2 batch / bytes"
+    ),
+    Fact("ridge", "number", "machine", "FLOP a byte at which compute binds: rate / bandwidth"),
+    Fact("guess_over", "bool", "trial", "a dial guess was above the truth"),
+    Fact("build_tpot_ms", "number", "trial", "TPOT of the build, ms"),
 )
 
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
@@ -94,7 +112,13 @@ ALWAYS = frozenset(fact.name for fact in _ALL if fact.known == "always")
 EITHER = frozenset({"guess", "truth"})
 """Facts that are a number in a hall with a dial and a word in a hall with choices."""
 
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {">=": operator.ge, "<=": operator.le}
+_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 
 def holds(condition: Condition, facts: Facts) -> bool:
@@ -113,14 +137,40 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def derive(facts: Facts) -> dict[str, FactValue]:
+    """`facts` with those that follow from others. A fact given already is never replaced."""
+
+    def number(name: str) -> float | None:
+        value = facts.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    found: dict[str, FactValue] = {}
+    width = _BYTES.get(str(facts.get("precision")))
+    batch, rate, bandwidth = number("batch"), number("flops_t"), number("bandwidth_gb")
+    guess, truth = number("guess"), number("truth")
+    decode, ratio = number("decode_ms_token"), number("tpot_ratio")
+    if width is not None:
+        found["weight_bytes"] = width
+        if batch is not None:
+            found["intensity"] = 2 * batch / width  # one multiply and one add a weight a request
+    if rate is not None and bandwidth:
+        found["ridge"] = rate * 1e3 / bandwidth
+    if guess is not None and truth is not None:
+        found["guess_over"] = guess > truth
+    if decode is not None and ratio is not None:
+        found["build_tpot_ms"] = decode * ratio
+    return {**found, **facts}
+
+
 def tell(lines: Iterable[Line], facts: Facts) -> tuple[Line, ...]:
     """The lines told in this play, in order, with their texts and replies filled."""
+    known = derive(facts)
     return tuple(
         msgspec.structs.replace(
-            line, text=fill(line.text, facts), choices=_replies(line.choices, facts)
+            line, text=fill(line.text, known), choices=_replies(line.choices, known)
         )
         for line in lines
-        if all(holds(condition, facts) for condition in line.when) and quotable(line.text, facts)
+        if all(holds(condition, known) for condition in line.when) and quotable(line.text, known)
     )
 
 
@@ -135,10 +185,11 @@ def _replies(replies: Iterable[Reply], facts: Facts) -> tuple[Reply, ...]:
 
 
 def quotable(text: str, facts: Facts) -> bool:
-    """True where this play has every fact that `text` quotes."""
+    """True where every fact that `text` quotes is among `facts`."""
     return all(name in facts for name in placeholders(text))
 
 
 def quote(text: str, facts: Facts) -> str | None:
     """`text` filled from the facts; None where one is absent. For a stage's `formula`."""
-    return fill(text, facts) if quotable(text, facts) else None
+    known = derive(facts)
+    return fill(text, known) if quotable(text, known) else None

@@ -251,7 +251,7 @@ def _checked(path: Path, config: ModelConfig) -> ModelConfig:
         )
     if config.head_dim % 2:
         raise fault(
-            path, f"has heads of {config.head_dim} channels; rotary pairs need an even size"
+            path, f"has heads of {config.head_dim} channels; rotary pairs need an even count"
         )
     scaling = config.rope_scaling
     numbers = {"rotary base": config.rope_base, "norm epsilon": config.norm_eps}

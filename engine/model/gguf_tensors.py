@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import gguf
 import numpy as np
 import torch
@@ -12,11 +14,11 @@ from engine.model.gguf_header import TensorInfo
 from engine.model.layout import GGUFLayout
 
 
-def read_gguf_tensors(layout: GGUFLayout) -> dict[str, Tensor]:
-    """Every tensor of a checked GGUF file, float32, under its name here.
+def iterate_gguf_tensors(layout: GGUFLayout) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a checked GGUF file, float32, with its name here, one at a time.
 
-    The file is mapped, and one tensor at a time is dequantised by `gguf.quants`, the format's own
-    package.
+    The file is mapped, and `gguf.quants`, the format's own package, dequantises each tensor as it
+    is asked for.
 
     Raises:
         ModelError: the file can no longer be read, or changed since it was checked.
@@ -26,13 +28,11 @@ def read_gguf_tensors(layout: GGUFLayout) -> dict[str, Tensor]:
         data = np.memmap(path, dtype=np.uint8, mode="r")
     except (OSError, ValueError) as error:
         raise fault(path, f"cannot be mapped ({error})") from None
-    tensors: dict[str, Tensor] = {}
     for name, stored_name in layout.names.items():
         info = layout.header.tensors[stored_name]
         if info.start + info.size > data.size:
             raise fault(path, "became shorter while it was being read")
-        tensors[name] = _undo_interleaving(layout, name, _dequantise(data, info))
-    return tensors
+        yield name, _undo_interleaving(layout, name, _dequantise(data, info))
 
 
 def _dequantise(data: np.ndarray, info: TensorInfo) -> Tensor:

@@ -35,48 +35,70 @@ def channel_order(name: str, width: int, seed: str = SEED) -> Tensor:
     return torch.tensor(sorted(range(width), key=keys.__getitem__), dtype=torch.int64)
 
 
-def permute_channels(
-    config: ModelConfig, tensors: dict[str, Tensor], seed: str = SEED
-) -> dict[str, Tensor]:
-    """The same model with its residual, inner and value channels reordered.
+class ChannelOrders:
+    """The orders of one model's channels, applied a tensor at a time."""
 
-    Takes and gives the names and shapes of `tensor_names.expected_shapes`. Outputs differ only by
-    the rounding of sums taken in another order.
-    """
-    residual = channel_order("residual", config.hidden, seed)
-    result = {
-        name: tensors[name].index_select(-1, residual)
-        for name in ("embedding", "final_norm", "head")
-        if name in tensors
-    }
-    for index in range(config.layers):
-        prefix = f"layers.{index}."
-        inner = channel_order(prefix + "inner", config.intermediate, seed)
-        value, output = _value_orders(config, prefix, seed)
-        rows = {"o": residual, "down": residual, "gate": inner, "up": inner, "v": value}
-        columns = {"o": output, "down": inner}
-        for part in ("q", "k", "v", "o", "gate", "up", "down"):
-            matrix = tensors[prefix + part].index_select(1, columns.get(part, residual))
-            result[prefix + part] = matrix.index_select(0, rows[part]) if part in rows else matrix
-        for part in ("attention_norm", "mlp_norm"):
-            result[prefix + part] = tensors[prefix + part].index_select(0, residual)
-        for part in ("q_bias", "k_bias", "q_norm", "k_norm"):
-            if prefix + part in tensors:
-                result[prefix + part] = tensors[prefix + part]
-        if prefix + "v_bias" in tensors:
-            result[prefix + "v_bias"] = tensors[prefix + "v_bias"].index_select(0, value)
-    return {name: result[name] for name in tensors}
+    def __init__(self, config: ModelConfig, seed: str = SEED) -> None:
+        self.config = config
+        self.seed = seed
+        self.residual = channel_order("residual", config.hidden, seed)
 
+    def apply(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor that `tensor_names.expected_shapes` calls `name`, in the new order.
 
-def _value_orders(config: ModelConfig, prefix: str, seed: str) -> tuple[Tensor, Tensor]:
-    """Rows of v [kv·D], and the columns of o [heads·D] that read them."""
-    served = config.heads // config.kv_heads
-    rows: list[Tensor] = []
-    columns: list[Tensor] = []
-    for head in range(config.kv_heads):
-        order = channel_order(f"{prefix}value.{head}", config.head_dim, seed)
-        rows.append(order + head * config.head_dim)
-        columns += [
-            order + query * config.head_dim for query in range(head * served, (head + 1) * served)
+        All tensors of a model must pass for the function to stay the same; outputs then differ
+        only by the rounding of sums taken in another order.
+        """
+        rows, columns = self._orders(name)
+        if columns is not None:
+            tensor = tensor.index_select(1, columns)
+        return tensor if rows is None else tensor.index_select(0, rows)
+
+    def _orders(self, name: str) -> tuple[Tensor | None, Tensor | None]:
+        """The order of a tensor's rows (or of its only axis), and of its columns."""
+        prefix, _, part = name.rpartition(".")
+        match part:
+            case "embedding" | "head" | "q" | "k":
+                return None, self.residual
+            case "final_norm" | "attention_norm" | "mlp_norm":
+                return self.residual, None
+            case "q_bias" | "k_bias" | "q_norm" | "k_norm":
+                return None, None
+            case "v":
+                return self._value_rows(prefix), self.residual
+            case "v_bias":
+                return self._value_rows(prefix), None
+            case "o":
+                return self.residual, self._value_columns(prefix)
+            case "gate" | "up":
+                return self._inner(prefix), self.residual
+            case "down":
+                return self.residual, self._inner(prefix)
+        raise ValueError(f"no tensor of a model is named {name!r}")
+
+    def _inner(self, prefix: str) -> Tensor:
+        """[F]"""
+        return channel_order(f"{prefix}.inner", self.config.intermediate, self.seed)
+
+    def _value_heads(self, prefix: str) -> list[Tensor]:
+        """For each KV head, [D]"""
+        return [
+            channel_order(f"{prefix}.value.{head}", self.config.head_dim, self.seed)
+            for head in range(self.config.kv_heads)
         ]
-    return torch.cat(rows), torch.cat(columns)
+
+    def _value_rows(self, prefix: str) -> Tensor:
+        """Rows of v, [kv·D]"""
+        size = self.config.head_dim
+        return torch.cat(
+            [order + head * size for head, order in enumerate(self._value_heads(prefix))]
+        )
+
+    def _value_columns(self, prefix: str) -> Tensor:
+        """Columns of o, [heads·D]: each query head reads the values of the KV head it shares."""
+        orders = self._value_heads(prefix)
+        served = self.config.heads // self.config.kv_heads
+        size = self.config.head_dim
+        return torch.cat(
+            [orders[query // served] + query * size for query in range(self.config.heads)]
+        )

@@ -46,7 +46,7 @@ class Dialogue(Drawn):
     """
 
     class Completed(Message):
-        """All of the line stands on the screen."""
+        """All of the page stands on the screen; of the last page, with the choices."""
 
     class Chosen(Message):
         """A reply was picked with the mouse or a digit."""
@@ -64,7 +64,7 @@ class Dialogue(Drawn):
         self.speed = 0
         self._typing = Typing()
         self._set_for = (0, 0)
-        self._said = False
+        self._said = -1
         self._fresh = True
         self._timer: Timer | None = None
 
@@ -87,7 +87,7 @@ class Dialogue(Drawn):
         if not again:
             self.cursor = 0
             self._typing = Typing()
-            self._said = False
+            self._said = -1
             self._fresh = True
         self._set_for = (0, 0)
         self._set()
@@ -130,6 +130,11 @@ class Dialogue(Drawn):
         return self._typing.page_done
 
     @property
+    def page_cells(self) -> int:
+        """Cells of text on the page at hand: how long it takes to read."""
+        return sum(cell_len(line) for line in self._typing.sheets[self._typing.page])
+
+    @property
     def choosing(self) -> bool:
         return self.done and bool(self.replies)
 
@@ -164,14 +169,14 @@ class Dialogue(Drawn):
         return sheets
 
     def _wind(self) -> None:
-        """Run the clock only while text is appearing; tell once when all of it stands."""
+        """Run the clock only while text is appearing; tell once a page when all of it stands."""
         if self._timer is not None:
             if self._typing.page_done or self.speed == 0:
                 self._timer.pause()
             else:
                 self._timer.resume()
-        if self._set_for != (0, 0) and self.done and not self._said:
-            self._said = True
+        if self._set_for != (0, 0) and self.page_done and self._said != self._typing.page:
+            self._said = self._typing.page
             self.post_message(self.Completed())
 
     # How it looks

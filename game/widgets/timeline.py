@@ -38,12 +38,14 @@ def spells(sample: RunSample) -> tuple[Spell, ...]:
     return (*head, *steps)
 
 
-def edges(parts: Sequence[Spell], dots: int) -> list[int]:
+def edges(parts: Sequence[Spell], dots: int, total: float | None = None) -> list[int]:
     """Where each stretch begins and the last one ends, in whole dots: never decreasing.
 
-    Cumulative times are rounded, not the stretches, so the error never adds up.
+    `total` seconds fill all `dots`; without it the stretches do. Cumulative times are rounded,
+    not the stretches, so the error never adds up.
     """
-    total = sum(part.seconds for part in parts)
+    if total is None:
+        total = sum(part.seconds for part in parts)
     found, elapsed = [0], 0.0
     for part in parts:
         elapsed += part.seconds
@@ -51,18 +53,24 @@ def edges(parts: Sequence[Spell], dots: int) -> list[int]:
     return found
 
 
-def draw_timeline(parts: Sequence[Spell], columns: int, plain: bool = False) -> list[Line]:
+def draw_timeline(
+    parts: Sequence[Spell], columns: int, plain: bool = False, total: float | None = None
+) -> list[Line]:
     """A band of BAND_ROWS lines, and under it an axis of two: ticks and their times.
+
+    `total` is the time the whole width stands for, while a run is still under way.
 
     A decode step ends in a gap one dot wide while the steps are at least three dots long;
     shorter ones are told apart by height, up and down in turn.
     """
     canvas = Canvas(columns, BAND_ROWS + 2, plain)
-    if not parts or sum(part.seconds for part in parts) <= 0:
+    total = sum(part.seconds for part in parts) if total is None else total
+    if not parts or total <= 0:
         return canvas.lines()
     bottom = BAND_ROWS * DOWN
     step = 0
-    for part, (left, right) in zip(parts, pairwise(edges(parts, canvas.width)), strict=True):
+    places = pairwise(edges(parts, canvas.width, total))
+    for part, (left, right) in zip(parts, places, strict=True):
         ink = INK_OF[part.phase]
         if part.phase == "prefill":
             canvas.box(left, 0, right, bottom, ink)
@@ -74,7 +82,7 @@ def draw_timeline(parts: Sequence[Spell], columns: int, plain: bool = False) -> 
             top = 2 if wide or step % 2 == 0 else 5
             canvas.box(left, top, right - 1 if wide else right, bottom, ink)
             step += 1
-    _draw_axis(canvas, sum(part.seconds for part in parts))
+    _draw_axis(canvas, total)
     return canvas.lines()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from game.widgets.cells import graphemes, wrap
+from game.widgets.ink import Ink, Line, Run
 
 Page = tuple[str, ...]
 
@@ -15,6 +16,11 @@ def pages(text: str, width: int, rows: int) -> list[Page]:
     lines = wrap(text, max(width, 2))
     rows = max(rows, 1)
     return [tuple(lines[start : start + rows]) for start in range(0, max(len(lines), 1), rows)]
+
+
+def paragraph(text: str, width: int, ink: Ink = "text") -> list[Line]:
+    """`text` wrapped to `width` cells, as drawn lines."""
+    return [(Run(line, ink),) for line in wrap(text, max(width, 2))]
 
 
 def length(page: Page) -> int:

@@ -6,36 +6,17 @@ Stages and words are the real ones; standing and records are what the test gives
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 from canned_trials import CAPABILITIES, MODEL
 
 from engine.messages import Event
+from game.rules.progress import standing
+from game.rules.standing import Standing
 from saves.documents import Profile, Record, Settings
 from story.loader import load_interface, load_stages, load_text
 from story.schema import StageText
-
-
-@dataclass
-class FakeHall:
-    """What the map shows of one hall."""
-
-    state: str = "sealed"
-    crowns: tuple[str, ...] = ()
-    attempts: int = 0
-    debt: int = 0
-    best: Any = None
-    last: Any = None
-
-
-@dataclass
-class FakeStanding:
-    debt: int = 0
-    halls: dict[str, FakeHall] = field(default_factory=dict)
-    passed: frozenset[str] = frozenset()
 
 
 class FakeSession:
@@ -47,7 +28,6 @@ class FakeSession:
         *,
         name: str | None = "林默",
         records: tuple[Record, ...] = (),
-        standing: FakeStanding | None = None,
         events: tuple[Event, ...] = (),
         trouble: Exception | None = None,
         **settings: Any,
@@ -69,10 +49,6 @@ class FakeSession:
         self.trouble = trouble
         self._records = records
         self._events = events
-        halls = {stage.id: FakeHall("open" if stage.id == "gate" else "sealed")
-                 for stage in self.stages}  # fmt: skip
-        self._standing = standing or FakeStanding(0, halls)
-
     @property
     def profile(self) -> Profile | None:
         return None if self._current is None else self._profiles[self._current]
@@ -99,8 +75,8 @@ class FakeSession:
         except ValueError:
             return StageText(stage=stage_id, name=stage_id, place="", closed="sealed")
 
-    def standing(self) -> FakeStanding:
-        return self._standing
+    def standing(self) -> Standing:
+        return standing(self._records, self.stages)
 
     def records(self) -> tuple[Record, ...]:
         return self._records
@@ -131,7 +107,3 @@ class FakeSession:
 
     async def close(self) -> None:
         self.closed = True
-
-
-def hall(**fields: Any) -> SimpleNamespace:
-    return SimpleNamespace(**fields)

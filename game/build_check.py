@@ -1,0 +1,85 @@
+"""What a player may set in a hall: texts read as positions, positions checked against the hall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.config import complete
+from engine.knobs import KnobError, Value, nearest_name, parse_setting
+from engine.trial import TrialSpec
+from game.outcome import SessionInputError
+from story.schema import Stage
+
+
+def find_stage(stages: Sequence[Stage], stage_id: str) -> Stage:
+    """Raises SessionInputError: no such hall; names the nearest."""
+    for stage in stages:
+        if stage.id == stage_id:
+            return stage
+    nearest = nearest_name(stage_id, [stage.id for stage in stages])
+    raise SessionInputError(f"no hall is named {stage_id!r}; nearest: {nearest}")
+
+
+def find_open_stage(stages: Sequence[Stage], stage_id: str) -> Stage:
+    """Raises SessionInputError as `find_stage`, or because the hall is not built yet."""
+    stage = find_stage(stages, stage_id)
+    if not stage.open:
+        there = ", ".join(one.id for one in stages if one.open)
+        raise SessionInputError(f"the hall {stage.id!r} is closed; open: {there}")
+    return stage
+
+
+def read_settings(stage: Stage, settings: Sequence[str]) -> dict[str, Value]:
+    """`knob=value` texts as positions of this hall's knobs.
+
+    Raises:
+        SessionInputError: an unknown or foreign knob, a value it cannot take, a knob set twice to
+            different values; names the nearest or the legal ones.
+    """
+    build: dict[str, Value] = {}
+    for text in settings:
+        try:
+            name, value = parse_setting(text, stage.knobs)
+        except KnobError as error:
+            raise SessionInputError(f"{error}; {_knobs_of(stage)}") from None
+        if build.get(name, value) != value:
+            raise SessionInputError(
+                f"{name} is set twice, to {build[name]} and to {value}; set it once"
+            )
+        build[name] = value
+    return build
+
+
+def positions_of(stage: Stage, build: Mapping[str, Value]) -> dict[str, Value]:
+    """The hall's build with the player's positions in it.
+
+    Raises:
+        SessionInputError: a knob this hall does not offer was moved, or a value is out of domain.
+    """
+    for name, value in build.items():
+        if name not in stage.knobs and stage.build.get(name) != value:
+            nearest = nearest_name(name, stage.knobs) if stage.knobs else "none"
+            raise SessionInputError(
+                f"{name} cannot be set in this hall; nearest: {nearest}; {_knobs_of(stage)}"
+            )
+    positions = {**stage.build, **build}
+    try:
+        complete(positions)
+    except KnobError as error:
+        raise SessionInputError(str(error)) from None
+    return positions
+
+
+def spec_of(stage: Stage, positions: dict[str, Value], seed: int) -> TrialSpec:
+    return TrialSpec(
+        stage=stage.id,
+        kind=stage.trial,
+        build=positions,
+        reference=dict(stage.reference),
+        seed=seed,
+        bounds=stage.goals,
+    )
+
+
+def _knobs_of(stage: Stage) -> str:
+    return f"this hall's knobs: {', '.join(stage.knobs) or 'none'}"

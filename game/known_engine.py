@@ -1,0 +1,56 @@
+"""What the last session learned of the engine, so that the forge can price before it wakes.
+
+A cache, not a save: what cannot be read is learned again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from engine.capabilities import Capabilities
+from engine.machine import MachineProfile
+from engine.model.config import ModelConfig
+from engine.paths import cache_home
+
+VERSION = 1
+
+
+class KnownEngine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One choice of worker, device and model, and what came of it."""
+
+    version: int
+    capabilities: Capabilities
+    model: ModelConfig
+    model_name: str
+    machine: MachineProfile | None
+
+
+def known_path(worker: str | None, device: str, model: str) -> Path:
+    choice = msgspec.json.encode([worker, device, model])
+    return cache_home() / "known" / f"{hashlib.sha256(choice).hexdigest()[:16]}.json"
+
+
+def recall(worker: str | None, device: str, model: str) -> KnownEngine | None:
+    """None where nothing was kept, or what was kept cannot be read."""
+    try:
+        text = known_path(worker, device, model).read_bytes()
+        known = msgspec.json.decode(text, type=KnownEngine)
+    except (OSError, msgspec.DecodeError, ValueError):
+        return None
+    return known if known.version == VERSION else None
+
+
+def remember(worker: str | None, device: str, model: str, known: KnownEngine) -> None:
+    """Keep it for the next session; a cache that cannot be written is done without."""
+    path = known_path(worker, device, model)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(msgspec.json.encode(known))
+        part.replace(path)

@@ -1,0 +1,300 @@
+"""The forge: the knobs of the hall, what they will cost by formula, and what the goals ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from engine.clean import clean
+from engine.knobs import KNOBS, Value
+from game.roof_points import points_at_floor, points_measured, roof
+from game.screens.goal_words import goal_rows
+from game.screens.hall_screen import InHallScreen
+from game.widgets.cells import pad, pad_left
+from game.widgets.drawn import Picture
+from game.widgets.figures import times
+from game.widgets.ink import Line, Run
+from game.widgets.knob_row import KnobRow, Stop, draw_knob
+from game.widgets.price_panel import PriceWords, draw_memory, draw_phase
+from game.widgets.roof import RoofWords, draw_roof
+from game.widgets.typesetting import paragraph
+
+if TYPE_CHECKING:
+    from engine.price import Price
+    from game.play import StageRun
+    from story.schema import Stage
+
+_WIDE_COLUMNS, _TALL_ROWS, _SIDE_COLUMNS = 100, 34, 150
+
+
+class ForgeScreen(InHallScreen):
+    """Up and down choose a knob, left and right turn it; the price follows every turn."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "choose(-1)", id="choose"),
+        Binding("down,j", "choose(1)", show=False),
+        Binding("left", "turn(-1)", id="turn"),
+        Binding("right", "turn(1)", show=False),
+        Binding("r,R", "reset", id="reset"),
+    ]
+    DEFAULT_CSS: ClassVar[str] = """
+    ForgeScreen #title { padding: 0 2; height: 1; }
+    ForgeScreen #bench { height: auto; margin-top: 1; }
+    ForgeScreen #left { width: 1fr; height: auto; padding: 0 1 0 1; }
+    ForgeScreen #right { width: 1fr; height: auto; padding: 0 2 0 1; }
+    ForgeScreen #goals { padding: 0 2; margin-top: 1; height: auto; }
+    ForgeScreen #message { padding: 0 2; height: auto; margin-top: 1; }
+    ForgeScreen #roof { height: 1fr; padding: 0 2; margin-top: 1; display: none; }
+    ForgeScreen.-roomy #roof { display: block; }
+    """
+    HELP_KEY: ClassVar[str] = "help.forge"
+
+    def __init__(self, visit: StageRun, trouble: str = "") -> None:
+        super().__init__(visit)
+        self.cursor = 0
+        self.trouble = trouble
+
+    @property
+    def stage(self) -> Stage:
+        return self.attempt.stage
+
+    @property
+    def ladder_of(self) -> dict[str, tuple[Value, ...]]:
+        """Each knob's stops; a position off the ladder (a hint's) has a stop of its own."""
+        found: dict[str, tuple[Value, ...]] = {}
+        for name in self.stage.knobs:
+            ladder: tuple[Value, ...] = tuple(KNOBS[name].domain.ladder)
+            value = self._value(name)
+            if value not in ladder:
+                ladder = _with_stop(ladder, value)
+            found[name] = ladder
+        return found
+
+    def _value(self, name: str) -> Value:
+        return self.attempt.build.get(name, KNOBS[name].default)
+
+    def body(self) -> ComposeResult:
+        yield Picture(id="title")
+        with Horizontal(id="bench"):
+            with Vertical(id="left"):
+                yield Picture(self._draw_knobs, id="knobs")
+            with Vertical(id="right"):
+                yield Picture(self._draw_price, id="price")
+        yield Picture(self._draw_goals, id="goals")
+        yield Picture(self._draw_message, id="message")
+        yield Picture(id="roof")
+
+    def retell(self) -> None:
+        self.query_one("#title", Picture).show(lambda width, _, plain: self._draw_title(width))
+        self._redraw()
+        super().retell()
+
+    def _redraw(self) -> None:
+        size = self.app.size
+        self.set_class(
+            size.height >= _TALL_ROWS and size.width >= _WIDE_COLUMNS and self._can_draw_roof,
+            "-roomy",
+        )
+        for name in ("knobs", "price", "goals", "message"):
+            self.query_one(f"#{name}", Picture).refresh(layout=True)
+        if self.has_class("-roomy"):
+            self.query_one("#roof", Picture).show(self._draw_roof)
+
+    # Legality and price
+
+    @property
+    def price(self) -> Price | None:
+        return self.session.price(self.stage.id, self.attempt.build)
+
+    @property
+    def illegal(self) -> str:
+        """Why this build cannot run, with the nearest that can; "" where it can, or who knows."""
+        answer = self.session.check(self.stage.id, self.attempt.build)
+        return clean(answer, one_line=True) if isinstance(answer, str) else ""
+
+    # What stands on the screen
+
+    def _draw_title(self, width: int) -> list[Line]:
+        left = f"{self.visit.text.name}  {self.say('forge.title')}"
+        guess = self.attempt.guess
+        sealed = "" if guess is None else self.visit.guess_word(guess)
+        right = self.say("forge.sealed", guess=sealed)
+        return [(Run(pad(left, width - 36), "bronze"), Run(pad_left(right, 36), "dim"))]
+
+    def _draw_knobs(self, width: int, rows: int, plain: bool) -> list[Line]:
+        lines: list[Line] = []
+        for number, name in enumerate(self.stage.knobs):
+            if number:
+                lines.append(())
+            lines += draw_knob(self._row(number, name), width)
+        return lines
+
+    def _row(self, number: int, name: str) -> KnobRow:
+        ladder = self.ladder_of[name]
+        stops = [
+            Stop(self.knob_words(name, value), self._barred(name, value) is not None)
+            for value in ladder
+        ]
+        unit = self.say(f"knob.{name}")
+        return KnobRow(
+            name=unit,
+            cost=self.say(f"forge.cost.{KNOBS[name].cost}"),
+            stops=stops,
+            place=ladder.index(self._value(name)),
+            chosen=number == self.cursor,
+        )
+
+    def _barred(self, name: str, value: Value) -> str | None:
+        session = self.session
+        return KNOBS[name].unavailable(value, session.capabilities, session.model_config)
+
+    def _draw_price(self, width: int, rows: int, plain: bool) -> list[Line]:
+        price, words = self.price, self._price_words()
+        if price is None:
+            key = "forge.price.illegal" if self.illegal else "forge.price.unknown"
+            return paragraph(self.say(key), width, "dim")
+        machine = self.session.machine
+        ceilings = machine.ceilings if machine is not None else None
+        whole = max(float(price.total), self._reference_bytes())
+        lines = draw_memory(price.parts, whole, words, width, plain)
+        for head, work in ((words.decode, price.decode), (words.prefill, price.prefill)):
+            lines += draw_phase(head, work, ceilings, price.precision, words, width, plain)
+        return lines
+
+    def _reference_bytes(self) -> float:
+        """The bar is as long as the reference build's memory, so that growth is seen."""
+        reference = {
+            name: value for name, value in self.stage.reference.items() if name in self.stage.knobs
+        }
+        price = self.session.price(self.stage.id, reference)
+        return float(price.total) if price is not None else 0.0
+
+    def _price_words(self) -> PriceWords:
+        say = self.say
+        return PriceWords(
+            memory=say("forge.price.memory"),
+            parts={
+                part: say(f"forge.part.{part}")
+                for part in ("weights", "kv", "activations", "scratch")
+            },
+            decode=say("forge.price.decode"),
+            prefill=say("forge.price.prefill"),
+            limits={
+                "bandwidth": say("forge.limit.bandwidth"),
+                "compute": say("forge.limit.compute"),
+                "launch": say("forge.limit.launch"),
+            },
+            at_least=say("forge.price.at_least"),
+            unmeasured=say("forge.price.unmeasured"),
+        )
+
+    def _draw_goals(self, width: int, rows: int, plain: bool) -> list[Line]:
+        if not self.stage.goals:
+            return paragraph(self.say("forge.no_goals"), width, "dim")
+        outcome = self.attempt.outcome
+        if outcome is not None and outcome.verdict.goals:
+            lines = [(Run(self.say("forge.goals.last"), "dim"),)]
+            return lines + goal_rows(self.say, outcome.verdict.goals, width, plain)
+        lines = [(Run(self.say("forge.goals"), "dim"),)]
+        for goal in self.stage.goals:
+            name = self.say(f"metric.{goal.metric}")
+            bound = f"{goal.op} {times(goal.bound)}"
+            lines.append((Run(f"  {name}  ", "text"), Run(bound, "strong")))
+        return lines
+
+    def _draw_message(self, width: int, rows: int, plain: bool) -> list[Line]:
+        if self.trouble:
+            return paragraph(self.trouble, width, "danger")
+        if self.illegal:
+            return paragraph(self.say("forge.illegal", why=self.illegal), width, "danger")
+        if not self.stage.knobs:
+            return []
+        name = self.stage.knobs[self.cursor]
+        barred = self._barred(name, self._value(name))
+        if barred:
+            return paragraph(clean(barred, one_line=True), width, "danger")
+        return paragraph(self.say(f"knob.{name}.about"), width, "dim")
+
+    @property
+    def _can_draw_roof(self) -> bool:
+        return self.session.machine is not None and self.price is not None
+
+    def _draw_roof(self, width: int, rows: int, plain: bool) -> list[Line]:
+        machine, price = self.session.machine, self.price
+        if machine is None or price is None or rows < 8:
+            return []
+        say = self.say
+        points = points_at_floor(price, machine.ceilings, price.precision)
+        legend = [Run(say("forge.roof.floor"), "dim")]
+        outcome = self.attempt.outcome
+        if outcome is not None and outcome.result is not None and outcome.result.pairs:
+            last = [point for point in points_measured(outcome.result) if point.mark.isupper()]
+            # The last trial stands in small letters here, beside what the formula promises.
+            points += [replace(point, mark=point.mark.lower()) for point in last]
+            legend.append(Run(f"   {say('forge.roof.last')}", "dim"))
+        words = RoofWords(
+            say("piece.roof.intensity"),
+            say("piece.roof.rate"),
+            say("piece.roof.bandwidth"),
+            say("piece.roof.compute"),
+        )
+        ceiling = roof(machine.ceilings, price.precision)
+        return [*draw_roof([ceiling], points, width, rows - 1, words, plain), tuple(legend)]
+
+    # Keys
+
+    def action_choose(self, steps: int) -> None:
+        self.cursor = (self.cursor + steps) % max(len(self.stage.knobs), 1)
+        self._moved()
+
+    def action_turn(self, steps: int) -> None:
+        name = self.stage.knobs[self.cursor]
+        ladder = self.ladder_of[name]
+        place = min(max(ladder.index(self._value(name)) + steps, 0), len(ladder) - 1)
+        self.attempt.turn(name, ladder[place])
+        self._moved()
+
+    def action_reset(self) -> None:
+        self.attempt.reset()
+        self._moved()
+
+    def _moved(self) -> None:
+        self.trouble = ""
+        self._redraw()
+
+    def action_go_on(self) -> None:
+        if self.illegal:
+            self._redraw()
+            return
+        self.visit.begin_trial()
+
+    def action_hint(self) -> None:
+        from game.screens.hint import HintScreen
+
+        self.app.push_screen(HintScreen(self.visit))
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        if self.is_mounted:
+            self._redraw()
+
+    def key_words(self, binding_id: str) -> str | None:
+        if binding_id == "go_on":
+            return self.say("forge.key.begin")
+        if binding_id == "back":
+            return self.say("key.to_map")
+        if binding_id == "turn":
+            return self.say("forge.key.turn")
+        return super().key_words(binding_id)
+
+
+def _with_stop(ladder: Sequence[Value], value: Value) -> tuple[Value, ...]:
+    """The ladder and one stop more, in order where its values are numbers."""
+    if isinstance(value, int) and all(isinstance(stop, int) for stop in ladder):
+        return tuple(sorted((*ladder, value), key=int))
+    return (*ladder, value)

@@ -1,0 +1,105 @@
+"""What the screens inside a hall share: the run they belong to, and the hall's set piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from engine.knobs import KNOBS
+from game.measured import Measured, settled
+from game.screens.base import HallScreen
+from game.widgets.gate_piece import GatePiece
+from game.widgets.hall_piece import Frame, HallPiece
+from game.widgets.pendulum_piece import PendulumPiece
+
+if TYPE_CHECKING:
+    from engine.knobs import Value
+    from game.attempt import Attempt
+    from game.play import StageRun
+
+PIECES: dict[str, type[HallPiece]] = {"gate": GatePiece, "pendulum": PendulumPiece}
+
+
+class InHallScreen(HallScreen[None]):
+    """A screen of one visit. Esc steps back to the map unless a subclass says otherwise."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b,B", "look_back", id="look_back"),
+        Binding("v,V", "turn_view", id="turn_view"),
+    ]
+
+    def __init__(self, visit: StageRun) -> None:
+        super().__init__()
+        self.visit = visit
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.visit.attempt
+
+    def make_piece(self) -> HallPiece:
+        """The hall's set piece; a hall without one of its own has the Wall's runes."""
+        return PIECES.get(self.attempt.stage.id, GatePiece)(self.say)
+
+    def piece_frame(self) -> Frame:
+        """What the set piece may show now: the last trial of this visit, or what is on record."""
+        outcome = self.attempt.outcome
+        result = outcome.result if outcome is not None else self.visit.last_result()
+        machine = self.session.machine
+        return Frame(
+            debt=self.session.standing().debt,
+            measured=Measured() if result is None else settled(result),
+            result=result,
+            ceilings=result.ceilings if result else machine.ceilings if machine else None,
+            work={}
+            if result is None
+            else {"candidate": result.candidate_work, "reference": result.reference_work},
+            shape={},
+            precision={}
+            if result is None
+            else {
+                "candidate": result.candidate_work.precision,
+                "reference": result.reference_work.precision,
+            },
+        )
+
+    def update_pieces(self) -> None:
+        """Tell the set piece what is known, and let it move as far as the settings allow."""
+        for piece in self.query(HallPiece):
+            piece.show(self.piece_frame())
+            piece.set_pace("still" if self.reduced_motion else "timed" if self.calm else "free")
+
+    def retell(self) -> None:
+        self.update_pieces()
+        super().retell()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "turn_view":
+            return any(
+                piece.two_views and not piece.room_for_both for piece in self.query(HallPiece)
+            )
+        if action == "look_back":
+            return bool(self.attempt.told)
+        return super().check_action(action, parameters)
+
+    def action_turn_view(self) -> None:
+        for piece in self.query(HallPiece):
+            piece.turn_view()
+
+    def action_look_back(self) -> None:
+        from game.screens.history import HistoryScreen
+
+        self.app.push_screen(HistoryScreen(self.visit))
+
+    def action_back(self) -> None:
+        self.visit.leave()
+
+    def knob_words(self, name: str, value: Value) -> str:
+        """A knob's position as it is read: numbers as they are, named positions in words."""
+        shown = KNOBS[name].domain.show(value)
+        key = f"knob.value.{shown}"
+        return shown if isinstance(value, int) and shown == str(value) else self._named(key, shown)
+
+    def _named(self, key: str, otherwise: str) -> str:
+        words = self.say(key)
+        return otherwise if words == f"[{key}]" else words

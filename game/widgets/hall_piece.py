@@ -1,0 +1,99 @@
+"""The set piece of a hall: what stands in the upper part of its screens, fed by measurements.
+
+A piece is told what is known (`Frame`) and how fast it may move; it never asks the engine.
+Before anything was measured it shows only what is true then: the Wall's runes, rods at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from engine.machine import Ceilings
+from engine.trial import TrialResult
+from game.measured import Measured
+from game.roof_points import TwoPhases
+from game.widgets.pendulum import Pace
+
+Say = Callable[..., str]
+View = Literal["first", "second"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """All a set piece may draw from. `work` is by build name, counted by formula.
+
+    `shape` is (batch, prompt, output) by build name.
+    """
+
+    debt: int = 0
+    measured: Measured = field(default_factory=Measured)
+    result: TrialResult | None = None
+    ceilings: Ceilings | None = None
+    work: dict[str, TwoPhases] = field(default_factory=dict)
+    shape: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    precision: dict[str, str] = field(default_factory=dict)
+
+
+class HallPiece(Container):
+    """A hall's piece has one view or two; where there is room both are shown."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    HallPiece { height: 1fr; width: 1fr; layout: vertical; }
+    HallPiece.-beside { layout: horizontal; }
+    """
+    BOTH_ROWS: ClassVar[int] = 26
+    BESIDE_COLUMNS: ClassVar[int] = 150
+    two_views: ClassVar[bool] = False
+
+    def __init__(self, say: Say, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.say = say
+        self.frame = Frame()
+        self.view: View = "first"
+        self.pace: Pace = "still"
+
+    def compose(self) -> ComposeResult:
+        yield from ()
+
+    def on_mount(self) -> None:
+        self.arrange()
+        self.update_piece()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.arrange()
+        self.update_piece()
+
+    def show(self, frame: Frame) -> None:
+        self.frame = frame
+        if self.is_mounted:
+            self.update_piece()
+
+    def set_pace(self, pace: Pace) -> None:
+        self.pace = pace
+        if self.is_mounted:
+            self.update_piece()
+
+    @property
+    def room_for_both(self) -> bool:
+        return self.size.height >= self.BOTH_ROWS or self.size.width >= self.BESIDE_COLUMNS
+
+    def turn_view(self) -> None:
+        self.view = "second" if self.view == "first" else "first"
+        self.arrange()
+        self.update_piece()
+
+    def arrange(self) -> None:
+        """Show the views there is room for."""
+        self.set_class(
+            self.size.width >= self.BESIDE_COLUMNS and self.size.height < 2 * self.BOTH_ROWS,
+            "-beside",
+        )
+
+    def update_piece(self) -> None:
+        """Draw again from the frame, in the language of the moment."""
