@@ -18,5 +18,6 @@ TORCH_FREE = (
     "engine.model.fetch",
     "engine.model.store",
     "engine.paths",
+    "engine.price",
     "engine.trial",
 )

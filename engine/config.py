@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.capabilities import Capabilities
-from engine.knobs import KNOBS, KnobError, Value
+from engine.knobs import KNOBS, KnobError, Value, nearest_knob
 from engine.model.config import ModelConfig
 
 Build = Mapping[str, Value]
@@ -53,7 +53,7 @@ def complete(build: Build) -> dict[str, Value]:
     positions: dict[str, Value] = {name: knob.default for name, knob in KNOBS.items()}
     for name, value in build.items():
         if name not in KNOBS:
-            raise KnobError(f"no knob is named {name!r}")
+            raise KnobError(f"no knob is named {name!r}; nearest: {nearest_knob(name)}")
         try:
             positions[name] = KNOBS[name].domain.check(value)
         except KnobError as error:

@@ -165,9 +165,14 @@ def find_knob(name: str, allowed: Iterable[str] = KNOBS) -> Knob:
         return KNOBS[endings[0]]
     if endings:
         raise KnobError(f"{name!r} is ambiguous: {', '.join(sorted(endings))}")
+    raise KnobError(f"no knob is named {name!r}; nearest: {nearest_knob(name, pool)}")
+
+
+def nearest_knob(word: str, allowed: Iterable[str] = KNOBS) -> str:
+    """The full name of the knob closest in spelling, by its whole name or its ending."""
+    pool = list(allowed)
     shorts = {full.rsplit(".", 1)[-1]: full for full in pool} | {full: full for full in pool}
-    nearest = shorts[nearest_name(name, shorts)]
-    raise KnobError(f"no knob is named {name!r}; nearest: {nearest}")
+    return shorts[nearest_name(word, shorts)]
 
 
 def parse_setting(text: str, allowed: Iterable[str] = KNOBS) -> tuple[str, Value]:

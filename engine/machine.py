@@ -80,11 +80,9 @@ def latest_profile(device: str, torch_version: str) -> MachineProfile | None:
             profile = msgspec.json.decode(path.read_bytes(), type=MachineProfile)
         except (OSError, msgspec.DecodeError):
             continue
-        named, *_, torch = profile.fingerprint.split(" | ")
-        if profile.version == PROFILE_VERSION and (named, torch) == (
-            device,
-            f"torch {torch_version}",
-        ):
+        named = profile.fingerprint.split(" | ")
+        ours = named[0] == device and named[-1] == f"torch {torch_version}"
+        if ours and profile.version == PROFILE_VERSION:
             return profile
     return None
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
@@ -63,7 +62,8 @@ class Price:
         return PhaseWork(precision=self.precision, prefill=self.prefill, decode=self.decode)
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True)
+class Slice:
     """`count` tokens of one prompt in one pass, after `start` that are already cached."""
 
     start: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
@@ -11,6 +11,7 @@ from engine.messages import AnyEvent, Progress, Step, TrialDone
 from engine.trial import RunSample, TrialResult
 
 BuildName = Literal["reference", "candidate"]
+_ON_CLOCK: Mapping[str, BuildName] = {"A": "reference", "B": "candidate"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def hear(known: Measured, event: AnyEvent) -> Measured:
             return replace(
                 known,
                 progress=event,
-                now={"A": "reference", "B": "candidate"}.get(event.order) if timed else None,
+                now=_ON_CLOCK.get(event.order) if timed else None,
                 phase=known.phase if timed else None,
             )
         case Step():

@@ -6,17 +6,20 @@ the same `StageRun` and asks it to go on; none knows what comes next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.trial import TrialResult
 from game.attempt import Attempt, Told, hints_on_record, truth_was_shown
+from game.outcome import SessionInputError
 from story.facts import FactValue, tell
 
 if TYPE_CHECKING:
     from engine.knobs import Value
+    from engine.messages import AnyEvent
     from game.app import LatencyWallApp
     from game.screens.base import HallScreen
     from game.session import Outcome, Session
@@ -38,6 +41,7 @@ class StageRun:
         self.attempt = Attempt(stage, truth_known=truth_was_shown(stage_id, records))
         self.attempt.hints_taken = hints_on_record(stage_id, records)
         self._on_stack = False
+        self._running = asyncio.Lock()
 
     @property
     def session(self) -> Session:
@@ -107,6 +111,42 @@ class StageRun:
 
         self.attempt.move("trial")
         self._show(TrialScreen(self))
+
+    def start_trial(
+        self,
+        on_event: Callable[[AnyEvent], None],
+        ended: Callable[[Outcome], None],
+        refused: Callable[[SessionInputError | OSError | RuntimeError], None],
+    ) -> None:
+        """Run the trial beside the interface; one of `ended` and `refused` is called once.
+
+        The work belongs to the application and not to a screen: a screen that leaves does not
+        tear down a conversation with the engine. A trial still being stopped is waited for.
+        """
+
+        async def run() -> None:
+            attempt = self.attempt
+            async with self._running:
+                try:
+                    outcome = await self.session.trial(
+                        attempt.stage.id,
+                        self.changed_build(),
+                        attempt.guess,
+                        attempt.hints_taken,
+                        on_event,
+                        scored=attempt.scored,
+                    )
+                except (SessionInputError, OSError, RuntimeError) as error:
+                    refused(error)
+                    return
+            ended(outcome)
+
+        self.app.run_worker(run(), group="trial")
+
+    def changed_build(self) -> dict[str, Value]:
+        """The positions this hall's knobs stand in."""
+        attempt = self.attempt
+        return {name: attempt.build[name] for name in attempt.stage.knobs if name in attempt.build}
 
     def trial_stopped(self, trouble: str = "") -> None:
         """The trial did not come to a verdict: back to the forge, with nothing lost."""

@@ -206,7 +206,7 @@ class Store:
         folder = self.house.profiles
         try:
             names = [entry.name for entry in folder.iterdir()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
             raise cannot("list", folder, error) from None

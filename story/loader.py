@@ -8,7 +8,6 @@ from pathlib import Path
 
 from story.filling import fill
 from story.schema import LANGUAGES, Language, Stage, StageText
-from story.stage_check import check_order, check_stage
 from story.yaml_reader import StoryError, read_document
 from story.yaml_values import convert
 
@@ -63,6 +62,9 @@ def load_stages(root: Path = STORY_ROOT) -> tuple[Stage, ...]:
         StoryError: a file that does not fit the schema, or names a knob, metric or stage that is
             not there.
     """
+    # Imported here: the title needs words at once, and halls (with every metric) a moment later.
+    from story.stage_check import check_order, check_stage
+
     documents = [read_document(file) for file in sorted((root / "stages").glob("*.yaml"))]
     stages = [(document, convert(document, Stage)) for document in documents]
     for document, stage in stages:
@@ -72,6 +74,8 @@ def load_stages(root: Path = STORY_ROOT) -> tuple[Stage, ...]:
 
 def load_stage_file(file: Path) -> Stage:
     """One stage from any place, checked as the shipped ones are. Raises StoryError likewise."""
+    from story.stage_check import check_stage
+
     document = read_document(file)
     stage = convert(document, Stage)
     check_stage(document, stage)

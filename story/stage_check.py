@@ -54,7 +54,8 @@ def _check_guess(document: Document, stage: Stage) -> None:
         fault = f"{guess.metric!r} is a word; a dial needs a metric that is a number"
         raise document.error(("guess", "metric"), fault)
     if not 0 < guess.low < guess.high:
-        raise document.error(("guess", "low"), "a dial needs 0 < low < high")
+        end = "low" if guess.low <= 0 else "high"
+        raise document.error(("guess", end), "a dial needs 0 < low < high")
     if guess.close <= 1:
         raise document.error(("guess", "close"), "`close` is a factor above 1, for example 1.5")
 

@@ -30,6 +30,7 @@ _WORDS: Mapping[str, bool | None] = {
     "true": True,
     "false": False,
 }
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 _DIGITS = 64
 
 
@@ -218,16 +219,16 @@ def _read_text(file: Path, limits: Limits) -> str:
 
 
 def _events(file: Path, text: str) -> Iterator[Any]:
+    control = _CONTROL.search(text)
+    if control:
+        before = text[: control.start()]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise StoryError(file, line, column, f"a control character: U+{ord(control.group()):04X}")
     try:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         raise StoryError(file, line, column, f"not YAML: {error.problem}") from None
-    except yaml.reader.ReaderError as error:
-        # Its position counts characters of the text for a str stream.
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise StoryError(file, line, column, f"not YAML: {error.reason}") from None
     except yaml.YAMLError as error:
         raise StoryError(file, 0, 0, f"not YAML: {error}") from None

@@ -35,13 +35,13 @@ def system_clock() -> int:
 
 
 class StepSeen(Protocol):
-    """What a step of the engine tells: its phase and the tokens it gave, by sequence."""
+    """What a step of the engine tells: its phase and the token it gave each sequence, if any."""
 
     @property
     def phase(self) -> Phase: ...
 
     @property
-    def tokens(self) -> Mapping[int, Sequence[int]]: ...
+    def tokens(self) -> Mapping[int, int]: ...
 
 
 class TimedEngine(Protocol):
@@ -127,10 +127,9 @@ def run_episode(
             seen = engine.step()
             ended = clock()
             spent[seen.phase].append(ended - began)
-            for request, tokens in seen.tokens.items():
-                if tokens:
-                    first_token.setdefault(request, ended)
-                    outputs[request].extend(tokens)
+            for request, token in seen.tokens.items():
+                first_token.setdefault(request, ended)
+                outputs[request].append(token)
             if on_step is not None:
                 on_step(seen.phase, len(spent["prefill"]) + len(spent["decode"]))
     given = tuple(tuple(tokens) for tokens in outputs.values())

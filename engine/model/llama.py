@@ -49,7 +49,7 @@ class Attention:
     def __call__(self, x: Tensor, turn: Rotation, context: AttentionContext) -> Tensor:
         """[T, H] -> [T, H]."""
         rotated = self.heads + self.kv_heads
-        vectors = self.qkv(x).unflatten(1, (rotated + self.kv_heads, -1))  # [T, heads + 2 kv, D]
+        vectors = self.qkv(x).view(x.shape[0], rotated + self.kv_heads, -1)  # [T, heads + 2 kv, D]
         qk, value = vectors[:, :rotated], vectors[:, rotated:]
         if self.qk_norm is not None:
             qk = self.qk_norm(qk)

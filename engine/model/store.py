@@ -9,6 +9,7 @@ import difflib
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,7 +24,10 @@ from engine.paths import models_home
 
 __all__ = ["ModelError", "ModelSource", "add_model", "find_model", "list_models"]
 
+Kind = Literal["gguf", "folder"]
+
 DEFAULT = "default"
+_KINDS: Mapping[str, Kind] = {"gguf": "gguf", "folder": "folder"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -31,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class ModelSource:
     """Where a model lies: a GGUF file or a Hugging Face folder, and what it is called."""
 
-    kind: Literal["gguf", "folder"]
+    kind: Kind
     path: Path
     name: str
 
@@ -140,12 +144,12 @@ def _entry_path(name: str) -> Path:
 def _added(name: str) -> ModelSource:
     entry = read_object(_entry_path(name))
     kind = entry.text("kind")
-    if kind != "gguf" and kind != "folder":
-        raise fault(entry.path, f"names a model of kind {kind!r}; legal: gguf, folder")
+    if kind not in _KINDS:
+        raise fault(entry.path, f"names a model of kind {kind!r}; legal: {', '.join(_KINDS)}")
     path = Path(entry.text("path"))
     if not path.exists():
         raise ModelError(f"{name!r} names {path}, where nothing is any more")
-    return ModelSource(kind, path, name)
+    return ModelSource(_KINDS[kind], path, name)
 
 
 def _added_models() -> tuple[ModelSource, ...]:

@@ -16,21 +16,19 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from engine.cache.kv_cache import KVCache
 from engine.config import EngineConfig
 from engine.model.llama import Llama
-from engine.run.batch import lay_out
-from engine.run.runner import make_cache
+from engine.run.runner import Runner, make_cache
 from engine.schedule.scheduler import Phase, prefill_counts
 
 
-class ActivationPeak(TorchDispatchMode):
+class ActivationPeak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, follows the bytes of storages born inside it; `peak` is their highest sum."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.live = 0
-        self.peak = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live: int = 0
+        self.peak: int = 0
         self._born: dict[int, weakref.finalize[..., Any]] = {}
 
     def __torch_dispatch__(
@@ -72,36 +70,28 @@ def measure(model: Llama, config: EngineConfig, capacity: int) -> int:
     Runs both on a cache of their own; the tokens do not matter, the shapes do. A chunked prefill
     is largest at its last chunk, whose mask is the longest.
     """
-    batch = config.schedule.batch
-    output = config.workload.output
+    sequences = config.schedule.batch
     prompt = max(1, min(config.workload.prompt, capacity - 1))
-    chunk = config.schedule.prefill_chunk
-    counts = prefill_counts([prompt] * batch, chunk)
-    cache = make_cache(model, batch, capacity)
-    prefill = _peak_of(model, cache, "prefill", [prompt - count for count in counts], counts)
-    longest = min(prompt + output - 1, capacity) - 1
-    decode = _peak_of(model, cache, "decode", [longest] * batch, [1] * batch)
+    counts = prefill_counts([prompt] * sequences, config.schedule.prefill_chunk)
+    longest = min(prompt + config.workload.output - 1, capacity) - 1
+    runner = Runner(model, make_cache(model, sequences, capacity))
+    prefill = _peak_of(runner, "prefill", [prompt - count for count in counts], counts)
+    decode = _peak_of(runner, "decode", [longest] * sequences, [1] * sequences)
     return max(prefill, decode)
 
 
 @torch.inference_mode()
-def _peak_of(
-    model: Llama, cache: KVCache, phase: Phase, starts: Sequence[int], counts: Sequence[int]
-) -> int:
+def _peak_of(runner: Runner, phase: Phase, starts: Sequence[int], counts: Sequence[int]) -> int:
     """The peak of one pass of `counts[b]` rows after `starts[b]` cached tokens."""
+    cache = runner.cache
     ids = tuple(range(len(counts)))
     for sequence, start in zip(ids, starts, strict=True):
         cache.allocate(sequence, cache.capacity)
-        cache.append([sequence], [start])  # the cached tokens' values do not matter: zeros
+        cache.append([sequence], [start])  # what these tokens hold does not matter: zeros
     with ActivationPeak() as mode:
-        tokens = [0] * sum(counts)
-        window = model.config.sliding_window
-        batch = lay_out(
-            phase, ids, starts, counts, tokens, cache, window, model.dtype, model.device
-        )
-        hidden = model.forward(batch.input_ids, batch.positions, batch.context)
-        logits = model.logits(hidden[batch.last_rows])
-        logits.max(dim=-1)
+        batch = runner.layout.of_tokens(phase, ids, [[0] * count for count in counts])
+        runner.last_logits(batch).max(dim=-1)
     for sequence in ids:
         cache.free(sequence)
-    return mode.peak
+    peak: int = mode.peak
+    return peak

@@ -1,20 +1,20 @@
 """One pass as tensors: the rows to run, and the context their attention needs.
 
-A pass is *ragged*: the tokens of all its sequences lie end to end as T rows, so the linear layers see
-one matrix whatever the lengths. Only attention knows which rows belong together.
+A pass is *ragged*: the tokens of all its sequences lie end to end as T rows, so the linear layers
+see one matrix whatever the lengths. Only attention knows which rows belong together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
 from engine.cache.kv_cache import Addresses, KVCache, Reading
-from engine.schedule.scheduler import Phase, Piece
+from engine.schedule.scheduler import Phase, Plan
 from kernels.attention.fused import attention
 from kernels.attention.mask import additive, visible
 
@@ -23,7 +23,7 @@ from kernels.attention.mask import additive, visible
 class Span:
     """Sequences attended in one kernel call: neighbours in the cache, equally many rows each.
 
-    Rows `start` .. `start + sequences * queries - 1` of the pass belong to it. `mask` is additive
+    Rows `start` .. `start + sequences · queries - 1` of the pass belong to it. `mask` is additive
     [B, 1, L, S] or None; `causal` says that row i of each sequence sees exactly keys 0..i.
     """
 
@@ -33,6 +33,18 @@ class Span:
     reading: Reading
     mask: Tensor | None
     causal: bool
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """`query` [T, heads, D] of the whole pass -> [B · L, heads · D] of this span's rows."""
+        rows = query[self.start : self.start + self.sequences * self.queries]
+        attended = attention(
+            rows.view(self.sequences, self.queries, *query.shape[1:]),
+            self.reading.keys[layer],
+            self.reading.values[layer],
+            self.mask,
+            self.causal,
+        )
+        return attended.flatten(0, 1)
 
 
 @dataclass(frozen=True)
@@ -49,20 +61,8 @@ class AttentionContext:
         `query` [T, heads, D], `key` and `value` [T, kv_heads, D] -> [T, heads · D].
         """
         self.cache.write(layer, self.addresses, key, value)
-        outputs = [_attend_span(span, layer, query) for span in self.spans]
+        outputs = [span.attend(layer, query) for span in self.spans]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-
-
-def _attend_span(span: Span, layer: int, query: Tensor) -> Tensor:
-    rows = query[span.start : span.start + span.sequences * span.queries]
-    attended = attention(
-        rows.view(span.sequences, span.queries, *query.shape[1:]),
-        span.reading.keys[layer],
-        span.reading.values[layer],
-        span.mask,
-        span.causal,
-    )
-    return attended.flatten(0, 1)
 
 
 @dataclass(frozen=True)
@@ -77,95 +77,81 @@ class Batch:
     context: AttentionContext
 
 
-def prepare(
-    phase: Phase,
-    pieces: Ordered[Piece],
-    cache: KVCache,
-    window: int | None,
-    dtype: torch.dtype,
-    device: str,
-) -> Batch:
-    """Lay out a plan's pieces as one ragged batch and reserve their cache addresses.
+@dataclass(frozen=True)
+class Layout:
+    """Lays passes out for one cache and the model that fills it.
 
-    The rows stand in the order of the cache's slots, so that attention finds neighbours.
+    `window` is the model's sliding window, `dtype` that of its queries.
     """
-    ordered = sorted(pieces, key=lambda piece: cache.slot(piece.sequence.id))
-    ids = tuple(piece.sequence.id for piece in ordered)
-    counts = [piece.count for piece in ordered]
-    starts = [cache.length(sequence) for sequence in ids]
-    tokens = [token for piece in ordered for token in piece.sequence.pending(piece.count)]
-    return lay_out(phase, ids, starts, counts, tokens, cache, window, dtype, device)
 
+    cache: KVCache
+    window: int | None
+    dtype: torch.dtype
+    device: str
 
-def lay_out(
-    phase: Phase,
-    ids: tuple[int, ...],
-    starts: Ordered[int],
-    counts: Ordered[int],
-    tokens: Ordered[int],
-    cache: KVCache,
-    window: int | None,
-    dtype: torch.dtype,
-    device: str,
-) -> Batch:
-    """The batch of `counts[b]` tokens of each sequence, from position `starts[b]` on.
-
-    `ids` are ordered by cache slot; `tokens` holds all T of them end to end.
-    """
-    positions = [place for s, n in zip(starts, counts, strict=True) for place in range(s, s + n)]
-    addresses = cache.append(ids, counts)
-    edges = [0]
-    for count in counts:
-        edges.append(edges[-1] + count)
-    spans = tuple(
-        _span(
-            edges[low], ids[low:high], starts[low:high], counts[low], cache, window, dtype, device
+    def of_plan(self, plan: Plan) -> Batch:
+        """A plan's pieces, in the order of their cache slots: attention then finds neighbours."""
+        slot = self.cache.slot
+        pieces = sorted(plan.pieces, key=lambda piece: slot(piece.sequence.id))
+        return self.of_tokens(
+            plan.phase,
+            tuple(piece.sequence.id for piece in pieces),
+            tuple(piece.sequence.pending(piece.count) for piece in pieces),
         )
-        for low, high in pairwise(_cuts(ids, counts, cache))
-    )
-    return Batch(
-        phase=phase,
-        sequence_ids=ids,
-        input_ids=torch.tensor(tokens, device=device),
-        positions=torch.tensor(positions, device=device),
-        last_rows=torch.tensor([edge - 1 for edge in edges[1:]], device=device),
-        context=AttentionContext(cache, addresses, spans),
-    )
 
+    def of_tokens(self, phase: Phase, ids: tuple[int, ...], tokens: Ordered[Ordered[int]]) -> Batch:
+        """The next `tokens[b]` of each sequence `ids[b]`, ids in the order of their cache slots.
 
-def _cuts(ids: Ordered[int], counts: Ordered[int], cache: KVCache) -> list[int]:
-    """Where one kernel call must end and the next begin: 0, ..., B.
+        The cache grows by them: their addresses are reserved here and written by the pass.
+        """
+        starts = [self.cache.length(sequence) for sequence in ids]
+        counts = [len(run) for run in tokens]
+        addresses = self.cache.append(ids, counts)
+        edges = list(accumulate(counts, initial=0))
+        spans = tuple(
+            self._span(edges[low], ids[low:high], starts[low:high], counts[low])
+            for low, high in pairwise(self._cuts(ids, counts))
+        )
+        positions = [
+            start + i for start, count in zip(starts, counts, strict=True) for i in range(count)
+        ]
+        return Batch(
+            phase=phase,
+            sequence_ids=ids,
+            input_ids=self._tensor([token for run in tokens for token in run]),
+            positions=self._tensor(positions),
+            last_rows=self._tensor([edge - 1 for edge in edges[1:]]),
+            context=AttentionContext(self.cache, addresses, spans),
+        )
 
-    Decode rows in adjacent slots go together, short beside long (the padding is masked: at batch
-    8 and 32 to 1,024 tokens that costs less than a call a sequence). Prefill goes by sequence,
-    where the kernel skips the future half by itself.
-    """
-    cuts = [0]
-    for index in range(1, len(ids)):
-        adjacent = cache.slot(ids[index]) == cache.slot(ids[index - 1]) + 1
-        if not (adjacent and counts[index] == counts[index - 1] == 1):
-            cuts.append(index)
-    return [*cuts, len(ids)]
+    def _cuts(self, ids: Ordered[int], counts: Ordered[int]) -> list[int]:
+        """Where one kernel call must end and the next begin: 0, ..., B.
 
+        Decode rows in adjacent slots go together, short beside long: the padding is masked, and
+        costs less than a call a sequence. Prefill goes by sequence, where the kernel skips the
+        future half by itself.
+        """
+        slots = [self.cache.slot(sequence) for sequence in ids]
+        together = [
+            slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1
+            for i in range(1, len(ids))
+        ]
+        return [0, *(i for i, joined in enumerate(together, 1) if not joined), len(ids)]
 
-def _span(
-    start: int,
-    ids: Ordered[int],
-    starts: Ordered[int],
-    count: int,
-    cache: KVCache,
-    window: int | None,
-    dtype: torch.dtype,
-    device: str,
-) -> Span:
-    last = max(starts) + count
-    # With a window no row looks further back than its own position - (window - 1).
-    first = 0 if window is None else max(0, min(starts) - window + 1)
-    alone = len(set(starts)) == 1
-    windowed = window is not None and last - first > window
-    causal = count > 1 and alone and starts[0] == 0 and not windowed
-    mask = None
-    if not causal and (count > 1 or not alone or windowed):
-        places = torch.tensor([[s + i for i in range(count)] for s in starts], device=device)
-        mask = additive(visible(places, first, last - first, window), dtype)
-    return Span(start, len(ids), count, cache.read(ids, first, last), mask, causal)
+    def _span(self, row: int, ids: Ordered[int], starts: Ordered[int], count: int) -> Span:
+        """`ids` attend with `count` rows each, after `starts` cached tokens."""
+        last = max(starts) + count
+        # No row looks further back than window - 1 positions before itself.
+        first = 0 if self.window is None else max(0, min(starts) - self.window + 1)
+        keys = last - first
+        hidden_past = self.window is not None and keys > self.window
+        level = min(starts) == max(starts)
+        causal = count > 1 and last == count and not hidden_past
+        mask = None
+        if not causal and (count > 1 or not level or hidden_past):
+            places = self._tensor([[start + i for i in range(count)] for start in starts])
+            mask = additive(visible(places, first, keys, self.window), self.dtype)
+        return Span(row, len(ids), count, self.cache.read(ids, first, last), mask, causal)
+
+    def _tensor(self, values: Ordered[int] | Ordered[Ordered[int]]) -> Tensor:
+        return torch.tensor(values, device=self.device)

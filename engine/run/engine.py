@@ -1,16 +1,15 @@
 """The engine: add_request, then step = schedule, run, postprocess, while there is work.
 
-It never reads a clock, never prints, knows nothing of text. A step is one pass through the model, in
-one phase; whoever wants to time a phase times its steps.
+It never reads a clock, never prints, knows nothing of text. A step is one pass through the model,
+in one phase; whoever wants to time a phase times its steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
-from typing import Mapping
 
 from engine.config import EngineConfig
 from engine.model.llama import Llama

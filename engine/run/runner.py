@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.cache.kv_cache import ContiguousCache, KVCache
 from engine.model.llama import Llama
-from engine.run.batch import Batch, prepare
+from engine.run.batch import Batch, Layout
 from engine.schedule.scheduler import Plan
 
 
@@ -32,36 +32,39 @@ class Runner:
     def __init__(self, model: Llama, cache: KVCache) -> None:
         self.model = model
         self.cache = cache
+        self.layout = Layout(cache, model.config.sliding_window, model.dtype, model.device)
 
     @torch.inference_mode()
     def run(self, plan: Plan) -> Scores:
-        """Run every row of the plan; cache lengths have grown by it afterwards.
+        """Run every row of the plan; the cache has grown by it afterwards.
 
         Raises:
             NonFiniteLogits: a score is NaN or +infinity, or all are -infinity.
         """
-        model = self.model
-        window = model.config.sliding_window
-        batch = prepare(plan.phase, plan.pieces, self.cache, window, model.dtype, model.device)
-        hidden = model.forward(batch.input_ids, batch.positions, batch.context)
-        if hidden.shape[0] != len(batch.sequence_ids):
-            hidden = hidden[batch.last_rows]  # the head is a fifth of the model: only where needed
-        logits = model.logits(hidden)
-        best, greedy = logits.max(dim=-1)  # a NaN wins every maximum, so this also finds one
+        batch = self.layout.of_plan(plan)
+        logits = self.last_logits(batch)
+        best, greedy = logits.max(dim=-1)  # NaN wins a maximum: finite here is finite everywhere
         if not bool(torch.isfinite(best).all()):
-            raise NonFiniteLogits(_explain(model, batch, best))
+            raise NonFiniteLogits(_explain(self.model, batch, best))
         return Scores(batch.sequence_ids, logits, greedy)
+
+    def last_logits(self, batch: Batch) -> Tensor:
+        """Scores [B, V] after each sequence's last row: the head, a fifth of the weights here,
+        multiplies no other."""
+        hidden = self.model.forward(batch.input_ids, batch.positions, batch.context)
+        if hidden.shape[0] > len(batch.sequence_ids):
+            hidden = hidden[batch.last_rows]
+        return self.model.logits(hidden)
 
 
 def make_cache(model: Llama, sequences: int, capacity: int) -> ContiguousCache:
-    """A contiguous cache of the model's shape for `sequences` slots of `capacity` tokens."""
-    config = model.config
+    """A contiguous cache of the model's shape: `sequences` slots of `capacity` tokens."""
     return ContiguousCache(
-        layers=config.layers,
+        layers=model.config.layers,
         slots=sequences,
-        kv_heads=config.kv_heads,
+        kv_heads=model.config.kv_heads,
         capacity=capacity,
-        head_dim=config.head_dim,
+        head_dim=model.config.head_dim,
         dtype=model.dtype,
         device=model.device,
     )
@@ -72,13 +75,12 @@ def _explain(model: Llama, batch: Batch, best: Tensor) -> str:
     row = int((~torch.isfinite(best)).nonzero()[0, 0])
     sequence = batch.sequence_ids[row]
     position = int(batch.positions[batch.last_rows[row]])
-    where = "the final norm or the head"
     outputs = model.layer_outputs(batch.input_ids, batch.positions, batch.context)
-    for index, hidden in enumerate(outputs):
-        if not bool(torch.isfinite(hidden).all()):
-            where = f"layer {index}"
-            break
+    broken = (i for i, hidden in enumerate(outputs) if not bool(torch.isfinite(hidden).all()))
+    layer = next(broken, None)
+    where = "the final norm or the head" if layer is None else f"layer {layer}"
     return (
-        f"logits of sequence {sequence} at position {position} are not finite ({best[row]:g}) in "
-        f"{model.precision}; the first non-finite value came out of {where}"
+        f"logits of sequence {sequence} at position {position} are not finite "
+        f"({float(best[row]):g}) in {model.precision}; the first non-finite value came out of "
+        f"{where}"
     )

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.model.llama import Llama
-from engine.run.batch import lay_out
-from engine.run.runner import make_cache
+from engine.run.runner import Runner, make_cache
 
 CHUNK = 256
 
@@ -37,24 +36,13 @@ def score_chunks(model: Llama, token_ids: Sequence[int], chunk: int = CHUNK) -> 
 
 
 def _scores(model: Llama, token_ids: Sequence[int], chunk: int) -> Iterator[Tensor]:
-    cache = make_cache(model, sequences=1, capacity=len(token_ids))
-    cache.allocate(0, len(token_ids))
+    runner = Runner(model, make_cache(model, sequences=1, capacity=len(token_ids)))
+    runner.cache.allocate(0, len(token_ids))
     for start in range(0, len(token_ids), chunk):
-        tokens = token_ids[start : start + chunk]
         with torch.inference_mode():
-            batch = lay_out(
-                "prefill",
-                (0,),
-                [start],
-                [len(tokens)],
-                tokens,
-                cache,
-                model.config.sliding_window,
-                model.dtype,
-                model.device,
-            )
-            hidden = model.forward(batch.input_ids, batch.positions, batch.context)
-            scores = model.logits(hidden)
+            tokens = token_ids[start : start + chunk]
+            batch = runner.layout.of_tokens("prefill", (0,), [tokens])
+            scores = model.logits(model.forward(batch.input_ids, batch.positions, batch.context))
         yield scores
 
 

@@ -9,9 +9,10 @@ import msgspec
 
 from engine.config import EngineConfig, WorkloadConfig
 from engine.messages import Chat, ChatDone, Tokens
-from engine.model.loader import LoadedModel
 from engine.model.llama import Llama
+from engine.model.loader import LoadedModel
 from engine.run.engine import Engine, SamplingParams
+from engine.schedule.sequence import Finish
 from engine.serve.failures import InputError
 from engine.serve.jobs import Desk
 
@@ -19,7 +20,7 @@ Clock = Callable[[], float]
 """Seconds that only go forward."""
 
 
-def chat_config(config: EngineConfig, prompt_tokens: int, output_tokens: int) -> EngineConfig:
+def single_request(config: EngineConfig, prompt_tokens: int, output_tokens: int) -> EngineConfig:
     """`config` for a single request of this length: a chat is one sequence, whatever the batch."""
     return msgspec.structs.replace(
         config,
@@ -48,13 +49,13 @@ def answer(
     """
     prompt = prompt_ids(command, loaded)
     tokenizer = loaded.tokenizer
-    config = chat_config(config, len(prompt), command.max_tokens)
+    config = single_request(config, len(prompt), command.max_tokens)
     engine = Engine(model, config, eos_ids=tokenizer.eos_ids)
     params = sampling(command)
     text = tokenizer.stream()
     pieces: list[str] = []
     moments: list[float] = []
-    finish = "length"
+    finish: Finish = "length"
 
     def say(piece: str) -> None:
         if piece:

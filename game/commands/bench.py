@@ -81,8 +81,8 @@ def show(done: BenchDone) -> None:
     table.add_column("what")
     table.add_column("measured", justify="right")
     table.add_row("read bandwidth", f"{ceilings.read_bytes_per_second / 1e9:.1f} GB/s")
-    for precision, rate in ceilings.flops_per_second.items():
-        table.add_row(f"matmul {precision}", f"{rate / 1e12:.3f} TFLOP/s")
+    for precision, flops in ceilings.flops_per_second.items():
+        table.add_row(f"matmul {precision}", f"{flops / 1e12:.3f} TFLOP/s")
     table.add_row("operator call", f"{ceilings.dispatch_seconds * 1e6:.1f} µs")
     table.add_row("threads", f"{done.profile.threads}, {done.profile.wait_policy} wait")
     table.add_row("noise (A/A)", f"{done.profile.noise * 100:.1f} %")

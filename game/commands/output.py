@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -24,7 +25,7 @@ class ProgressTalk:
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._terminal = click.get_text_stream("stderr").isatty()
+        self._terminal = sys.stderr.isatty()
         self._phase = ""
         self._width = 0
 

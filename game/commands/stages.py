@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from engine.clean import clean
@@ -21,7 +23,7 @@ def command(profile: str | None, lang: str | None, as_json: bool) -> int:
     if lang:
         session.update_settings(language=lang)
     standing = session.standing()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": stage.id,
             "order": stage.order,
@@ -45,7 +47,7 @@ def command(profile: str | None, lang: str | None, as_json: bool) -> int:
     for heading in ("id", "name", "state", "crowns", "attempts", "debt"):
         table.add_column(heading)
     for row in rows:
-        cells = (row["id"], row["name"], row["state"], " ".join(map(str, row["crowns"])) or "-",
+        cells = (row["id"], row["name"], row["state"], " ".join(row["crowns"]) or "-",
                  row["attempts"], f"{row['debt']:+d}" if row["debt"] else "0")  # fmt: skip
         table.add_row(*(Text(clean(str(cell), one_line=True)) for cell in cells))
     Console().print(table)

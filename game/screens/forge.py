@@ -198,9 +198,11 @@ class ForgeScreen(InHallScreen):
             return paragraph(self.say("forge.no_goals"), width, "dim")
         outcome = self.attempt.outcome
         if outcome is not None and outcome.verdict.goals:
-            lines = [(Run(self.say("forge.goals.last"), "dim"),)]
-            return lines + goal_rows(self.say, outcome.verdict.goals, width, plain)
-        lines = [(Run(self.say("forge.goals"), "dim"),)]
+            return [
+                (Run(self.say("forge.goals.last"), "dim"),),
+                *goal_rows(self.say, outcome.verdict.goals, width, plain),
+            ]
+        lines: list[Line] = [(Run(self.say("forge.goals"), "dim"),)]
         for goal in self.stage.goals:
             name = self.say(f"metric.{goal.metric}")
             bound = f"{goal.op} {times(goal.bound)}"

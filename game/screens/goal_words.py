@@ -13,8 +13,6 @@ from game.widgets.interval_scale import GoalRow, draw_goals
 Say = Callable[..., str]
 
 
-
-
 def figure(metric: str, value: float) -> str:
     """A metric's value with the unit it is read in."""
     kind = METRICS[metric].kind if metric in METRICS else "absolute"

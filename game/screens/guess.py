@@ -20,7 +20,7 @@ from game.widgets.cells import wrap
 from game.widgets.dial import Dial
 from game.widgets.drawn import Picture
 from game.widgets.figures import plain_number, times
-from game.widgets.ink import Line, Run
+from game.widgets.ink import Ink, Line, Run
 from game.widgets.typesetting import paragraph
 
 if TYPE_CHECKING:
@@ -149,15 +149,14 @@ class GuessScreen(InHallScreen):
         return paragraph(words, width, "dim")
 
     def _show_seal(self) -> None:
+        ink: Ink = "dim"
+        words = self.say("guess.unsealed")
         if self.entry:
             words, ink = self.say("guess.entry", entry=f"{self.entry}_"), "bronze"
         elif self.armed:
             shown = self.visit.guess_word(self.value)
             words, ink = self.say("guess.armed", guess=shown), "danger"
-        else:
-            words, ink = self.say("guess.unsealed"), "dim"
-        run_ink = "bronze" if ink == "bronze" else "danger" if ink == "danger" else "dim"
-        self._picture("seal").show(lambda width, _, plain: paragraph(words, width, run_ink))
+        self._picture("seal").show(lambda width, _, plain: paragraph(words, width, ink))
 
     def _moved(self) -> None:
         """The instrument was moved: the hand is off the seal."""

@@ -62,11 +62,11 @@ class HallPiece(Container):
         yield from ()
 
     def on_mount(self) -> None:
-        self.arrange()
+        self.set_out()
         self.update_piece()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.arrange()
+        self.set_out()
         self.update_piece()
 
     def show(self, frame: Frame) -> None:
@@ -85,10 +85,10 @@ class HallPiece(Container):
 
     def turn_view(self) -> None:
         self.view = "second" if self.view == "first" else "first"
-        self.arrange()
+        self.set_out()
         self.update_piece()
 
-    def arrange(self) -> None:
+    def set_out(self) -> None:
         """Show the views there is room for."""
         self.set_class(
             self.size.width >= self.BESIDE_COLUMNS and self.size.height < 2 * self.BOTH_ROWS,

@@ -20,6 +20,10 @@ Ink = Literal[
     "wall",  # cold facts, memory, decode
     "danger",  # debt, what broke
     "silver",  # truth measured
+    "pass",  # the verdict's badge
+    "fail",
+    "inconclusive",
+    "invalid",
 ]
 
 STYLES: Mapping[Ink, str] = {
@@ -31,6 +35,10 @@ STYLES: Mapping[Ink, str] = {
     "wall": "$cyan-bright",
     "danger": "bold $violet",
     "silver": "bold $silver",
+    "pass": "bold $ink on $cyan-bright",
+    "fail": "bold $ink on $violet",
+    "inconclusive": "bold $ink on $bronze-bright",
+    "invalid": "bold $ink on $mist",
 }
 
 

@@ -25,8 +25,8 @@ class PendulumPiece(HallPiece):
         yield Pendulum()
         yield Picture(id="roofline")
 
-    def arrange(self) -> None:
-        super().arrange()
+    def set_out(self) -> None:
+        super().set_out()
         both = self.room_for_both and self._roof_known
         self.query_one(Pendulum).display = both or self.view == "first" or not self._roof_known
         self.query_one(Picture).display = both or (self.view == "second" and self._roof_known)
@@ -36,7 +36,7 @@ class PendulumPiece(HallPiece):
         return self.frame.ceilings is not None and bool(self._points())
 
     def update_piece(self) -> None:
-        self.arrange()
+        self.set_out()
         pendulum = self.query_one(Pendulum)
         pendulum.show(self._twins())
         pendulum.set_pace(self.pace)

@@ -1,109 +1,108 @@
-"""A session without a disk, an engine or a clock, for tests of the screens.
+"""A real session over a folder of the test's own, with an engine that never runs.
 
-Stages and words are the real ones; standing and records are what the test gives it.
+The bridge answers with canned values: what `ready` tells, what it fails with, and the trial that
+comes back are given by the test.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
-from canned_trials import CAPABILITIES, MODEL
+from canned_trials import CAPABILITIES, MACHINE, MODEL, make_result
 
-from engine.messages import Event
-from game.rules.progress import standing
-from game.rules.standing import Standing
-from saves.documents import Profile, Record, Settings
-from story.loader import load_interface, load_stages, load_text
-from story.schema import StageText
+from engine.capabilities import Capabilities
+from engine.machine import MachineProfile
+from engine.messages import AnyEvent
+from engine.model.config import ModelConfig
+from engine.trial import TrialResult, TrialSpec
+from game.engine_bridge import EngineBridge, OnEvent
+from game.player import Player
+from game.session import Session
+from saves.documents import Record
+from saves.store import Store
+from story.loader import load_stages
 
 
-class FakeSession:
-    """Everything the screens call. `events` are told to whoever calls `ready`."""
+class FakeBridge:
+    """Stands for `EngineBridge`. `hold` keeps `ready` from ending until it is set."""
 
     def __init__(
         self,
-        language: str = "zh",
-        *,
-        name: str | None = "林默",
-        records: tuple[Record, ...] = (),
-        events: tuple[Event, ...] = (),
+        events: Iterable[AnyEvent] = (),
         trouble: Exception | None = None,
-        **settings: Any,
+        result: TrialResult | None = None,
+        trial_events: Iterable[AnyEvent] = (),
     ) -> None:
-        self._settings = Settings(
-            language=language,  # type: ignore[arg-type]
-            **{"reduced_motion": True, "text_speed": 0, **settings},
-        )
-        self._profiles: dict[str, Profile] = {}
-        self._current: str | None = None
-        if name is not None:
-            self.create_profile(name)
-        self.stages = load_stages()
-        self.capabilities = CAPABILITIES
-        self.model_config = MODEL
-        self.machine = None
+        self.events, self.trial_events = tuple(events), tuple(trial_events)
+        self.trouble, self.result = trouble, result
+        self.hold: asyncio.Event | None = None
+        self.awake = False
         self.closed = False
-        self.seen: set[str] = set()
-        self.trouble = trouble
-        self._records = records
-        self._events = events
-    @property
-    def profile(self) -> Profile | None:
-        return None if self._current is None else self._profiles[self._current]
+        self.aborted = False
+        self.asked = 0
+        self.specs: list[TrialSpec] = []
+        self.capabilities: Capabilities | None = CAPABILITIES
+        self.model_config: ModelConfig | None = MODEL
+        self.model_name = "SmolLM2-135M-Instruct"
+        self.machine: MachineProfile | None = MACHINE
 
-    @property
-    def settings(self) -> Settings:
-        return self._settings if self.profile is None else self.profile.settings
-
-    def update_settings(self, **changes: Any) -> Settings:
-        self._settings = msgspec.structs.replace(self.settings, **changes)
-        if self._current is not None:
-            changed = msgspec.structs.replace(self._profiles[self._current], settings=self.settings)
-            self._profiles[self._current] = msgspec.structs.replace(
-                changed, settings=self._settings
-            )
-        return self._settings
-
-    def text(self, key: str, /, **values: object) -> str:
-        return load_interface(self.settings.language).text(key, **values)
-
-    def stage_text(self, stage_id: str) -> StageText:
-        try:
-            return load_text(stage_id, self.settings.language)
-        except ValueError:
-            return StageText(stage=stage_id, name=stage_id, place="", closed="sealed")
-
-    def standing(self) -> Standing:
-        return standing(self._records, self.stages)
-
-    def records(self) -> tuple[Record, ...]:
-        return self._records
-
-    def profiles(self) -> tuple[Profile, ...]:
-        return tuple(self._profiles.values())
-
-    def create_profile(self, name: str) -> Profile:
-        if name in self._profiles:
-            raise ValueError(f"{name!r} is taken")
-        self._profiles[name] = Profile(1, name, "2026-01-02T03:04:05+00:00", self._settings)
-        self._current = name
-        return self._profiles[name]
-
-    def mark_seen(self, ids: Any) -> None:
-        self.seen.update(ids)
-
-    async def ready(self, on_event: Any = None) -> None:
-        for event in self._events:
+    async def ready(self, on_event: OnEvent | None = None) -> None:
+        self.asked += 1
+        for event in self.events:
             if on_event is not None:
                 on_event(event)
             await asyncio.sleep(0)
+        if self.hold is not None:
+            await self.hold.wait()
         if self.trouble is not None:
             raise self.trouble
+        self.awake = True
+
+    async def measure_machine(self, on_event: OnEvent | None = None) -> MachineProfile:
+        await self.ready(on_event)
+        return MACHINE
+
+    async def run_trial(self, spec: TrialSpec, on_event: OnEvent | None = None) -> TrialResult:
+        self.specs.append(spec)
+        for event in self.trial_events:
+            if on_event is not None:
+                on_event(event)
+            await asyncio.sleep(0)
+        return self.result or make_result(spec.stage, "pass", dict(spec.build))
 
     async def abort(self) -> None:
-        await asyncio.sleep(0)
+        self.aborted = True
 
     async def close(self) -> None:
         self.closed = True
+
+
+def make_session(
+    home: Path,
+    language: str = "zh",
+    *,
+    name: str | None = "林默",
+    records: Iterable[Record] = (),
+    bridge: FakeBridge | None = None,
+    **settings: Any,
+) -> Session:
+    """A session at `home`, of a profile `name` (None: nobody yet) that holds `records`.
+
+    Motion is reduced and text appears at once unless `settings` say otherwise.
+    """
+    store = Store(home)
+    player = Player(store)
+    player.enter(None)
+    player.update_settings(
+        {"language": language, "reduced_motion": True, "text_speed": 0, **settings}
+    )
+    if name is not None:
+        key = player.create(name).key
+        for record in records:
+            store.append(msgspec.structs.replace(record, profile=key, digest=""))
+    stages = load_stages()
+    return Session(player, cast(EngineBridge, bridge or FakeBridge()), stages, practice=False)

@@ -1,0 +1,138 @@
+"""What was said and judged in this hall: told again in the language of the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+
+from engine.clean import clean
+from game.attempt import Told
+from game.outcome import Outcome
+from game.screens.hall_screen import InHallScreen
+from game.screens.verdict import SIGN
+from game.widgets.cells import wrap
+from game.widgets.dialogue import VOICE
+from game.widgets.drawn import Picture
+from game.widgets.figures import plain_number
+from game.widgets.ink import Ink, Line, Run
+from story.schema import Line as SceneLine
+
+if TYPE_CHECKING:
+    from game.play import StageRun
+
+_BADGE: dict[str, Ink] = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}
+
+
+class HistoryScreen(InHallScreen):
+    """Earlier trials on record first, then this visit's lines and verdicts, oldest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll(-1)", id="scroll"),
+        Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+        Binding("pagedown,space", "scroll(10)", show=False),
+    ]
+    DEFAULT_CSS: ClassVar[str] = """
+    HistoryScreen VerticalScroll { height: 1fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
+    """
+    HELP_KEY: ClassVar[str] = "help.history"
+
+    def __init__(self, visit: StageRun) -> None:
+        super().__init__(visit)
+        now = {
+            entry.record.digest
+            for entry in visit.attempt.told
+            if isinstance(entry, Outcome) and entry.record is not None
+        }
+        self.earlier = [
+            record
+            for record in visit.session.records()
+            if record.stage == visit.attempt.stage.id and record.digest not in now
+        ]
+
+    def body(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False):
+            yield Picture(self._draw)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.call_after_refresh(self.query_one(VerticalScroll).scroll_end, animate=False)
+
+    def retell(self) -> None:
+        self.query_one(Picture).refresh(layout=True)
+        super().retell()
+
+    def _draw(self, width: int, rows: int, plain: bool) -> list[Line]:
+        title = self.say("history.title", hall=self.visit.text.name)
+        lines: list[Line] = [(Run(title, "bronze"),), ()]
+        for record in self.earlier:
+            lines.append(self._verdict_line(record.verdict, record.build, record.recorded_at))
+        if self.earlier:
+            lines.append(())
+        for entry in self.attempt.told:
+            if isinstance(entry, Outcome):
+                verdict = {
+                    "word": entry.verdict.word,
+                    "metrics": entry.verdict.metrics,
+                }
+                lines += [(), self._verdict_line(verdict, entry.build, ""), ()]
+            else:
+                lines += self._told_lines(entry, width)
+        return lines
+
+    def _verdict_line(self, verdict: dict[str, Any], build: dict[str, Any], when: str) -> Line:
+        """One judged trial: its word, the knobs this hall offers, the goals' figures."""
+        word = str(verdict.get("word", "invalid"))
+        ink = _BADGE.get(word, "invalid")
+        knobs = "  ".join(
+            f"{self.say(f'knob.{name}')} {self.knob_words(name, build[name])}"
+            for name in self.attempt.stage.knobs
+            if name in build
+        )
+        metrics = verdict.get("metrics")
+        figures = "  ".join(
+            f"{plain_number(float(metrics[goal.metric]), 2)} x"
+            for goal in self.attempt.stage.goals
+            if isinstance(metrics, dict) and isinstance(metrics.get(goal.metric), int | float)
+        )
+        date = clean(when[:10], one_line=True)
+        return (
+            Run(f" {SIGN.get(word, '!')} {self.say(f'verdict.{word}')} ", ink),
+            Run(f"  {date}" if date else "", "faint"),
+            Run(f"  {clean(knobs, one_line=True)}", "text"),
+            Run(f"  {figures}" if figures else "", "silver"),
+        )
+
+    def _told_lines(self, told: Told, width: int) -> Iterator[Line]:
+        line = self._line_of(told)
+        if line is None:
+            return
+        who, text = line.who, line.text
+        for choice in line.choices:
+            if choice.id == told.reply:
+                yield (Run(f"   > {choice.text}", "bronze"),)
+                who, text = choice.who, choice.answer
+        name = "" if who == "narrator" else f"{self.say(f'speaker.{who}')}: "
+        for row, words in enumerate(wrap(name + text, max(width, 10))):
+            head = name if row == 0 and words.startswith(name) else ""
+            yield (Run(head, "bronze"), Run(words[len(head) :], VOICE[who]))
+
+    def _line_of(self, told: Told) -> SceneLine | None:
+        lines = self.visit.lines(told.scene, told.facts)
+        return next((line for line in lines if line.id == told.line), None)
+
+    def action_scroll(self, rows: int) -> None:
+        scroll = self.query_one(VerticalScroll)
+        scroll.scroll_relative(y=rows, animate=False)
+
+    def action_back(self) -> None:
+        self.app.pop_screen()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "look_back":
+            return False
+        return super().check_action(action, parameters)

@@ -1,0 +1,231 @@
+"""The verdict: one word and its reason, then every figure behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from game.outcome import Outcome
+from game.screens.goal_words import bound_words, goal_rows, remark_words
+from game.screens.hall_screen import InHallScreen
+from game.screens.verdict_details import draw_details
+from game.widgets.cells import wrap
+from game.widgets.dial import Dial
+from game.widgets.drawn import Picture
+from game.widgets.figures import plain_number, share, times
+from game.widgets.hall_piece import HallPiece
+from game.widgets.ink import Ink, Line, Run
+from game.widgets.typesetting import paragraph
+
+if TYPE_CHECKING:
+    from game.play import StageRun
+
+SIGN = {"pass": "+", "fail": "x", "inconclusive": "?", "invalid": "!"}
+"""The word is told by a sign as well as by its colour."""
+_PIECE_ROWS = 32
+_BARE_PIECE_ROWS = 20
+
+
+class VerdictScreen(InHallScreen):
+    """Shows the last trial of the visit; `D` opens what lies beneath the figures."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("t,T", "tune", id="tune"),
+        Binding("d,D", "details", id="details"),
+    ]
+    DEFAULT_CSS: ClassVar[str] = """
+    VerdictScreen HallPiece { height: 1fr; }
+    VerdictScreen Picture { padding: 0 2; }
+    VerdictScreen #word { margin-top: 1; }
+    VerdictScreen #goals { margin-top: 1; }
+    VerdictScreen #rest { margin-top: 1; }
+    VerdictScreen Dial { margin: 1 2 0 2; }
+    VerdictScreen #ledger { margin-top: 1; }
+    VerdictScreen #details { height: 1fr; margin-top: 1; display: none; }
+    VerdictScreen.-details #goals, VerdictScreen.-details #rest, VerdictScreen.-details Dial,
+    VerdictScreen.-details #ledger, VerdictScreen.-details HallPiece { display: none; }
+    VerdictScreen.-details #details { display: block; }
+    VerdictScreen.-piece #goals, VerdictScreen.-piece #rest, VerdictScreen.-piece Dial,
+    VerdictScreen.-piece #ledger { display: none; }
+    """
+    HELP_KEY: ClassVar[str] = "help.verdict"
+
+    def __init__(self, visit: StageRun) -> None:
+        super().__init__(visit)
+        outcome = visit.attempt.outcome
+        assert outcome is not None
+        self.outcome: Outcome = outcome
+
+    def body(self) -> ComposeResult:
+        yield self.make_piece()
+        yield Picture(self._draw_word, id="word")
+        yield Picture(self._draw_goals, id="goals")
+        yield Picture(self._draw_rest, id="rest")
+        rule = self.attempt.stage.guess
+        guess = self.outcome.guess
+        if rule is not None and rule.kind == "dial" and guess is not None:
+            dial = Dial(rule.low, rule.high, rule.close)
+            dial.set_value(float(guess.value))
+            yield dial
+        yield Picture(self._draw_ledger, id="ledger")
+        yield Picture(self._draw_details, id="details")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        guess = self.outcome.guess
+        if guess is not None and isinstance(guess.truth, float):
+            for dial in self.query(Dial):
+                dial.reveal(guess.truth, moving=not self.reduced_motion)
+
+    def retell(self) -> None:
+        for picture in self.query(Picture):
+            if picture.id in ("word", "goals", "rest", "ledger", "details"):
+                picture.refresh(layout=True)
+        guess = self.outcome.guess
+        truth = guess.truth if guess is not None else None
+        for dial in self.query(Dial):
+            words = "" if truth is None else self.visit.guess_word(truth)
+            dial.name_values(
+                lambda value: self.say("verdict.guess", guess=plain_number(value)),
+                self.say("verdict.truth", truth=words) if words else "",
+            )
+        self._arrange()
+        super().retell()
+
+    def _arrange(self) -> None:
+        """The set piece stands above where there is room; else it is one key away."""
+        for piece in self.query(HallPiece):
+            piece.display = (
+                self._room_for_piece or self.has_class("-piece")
+            ) and not self.has_class("-details")
+
+    @property
+    def _room_for_piece(self) -> bool:
+        needed = _PIECE_ROWS if self.outcome.verdict.goals else _BARE_PIECE_ROWS
+        return self.app.size.height >= needed and self.outcome.result is not None
+
+    # What stands on the screen
+
+    def _draw_word(self, width: int, rows: int, plain: bool) -> list[Line]:
+        verdict = self.outcome.verdict
+        badge = f" {SIGN[verdict.word]} {self.say(f'verdict.{verdict.word}')} "
+        reasons = " ".join(remark_words(self.say, reason) for reason in verdict.reasons)
+        indent = cell_len(badge) + 2
+        told = wrap(reasons, max(width - indent, 10)) or [""]
+        ink: Ink = verdict.word
+        lines: list[Line] = [(Run(badge, ink), Run("  " + told[0], "strong"))]
+        lines += [(Run(" " * indent + more, "strong"),) for more in told[1:]]
+        for advice in verdict.advice:
+            lines += paragraph(remark_words(self.say, advice), width, "dim")
+        return lines
+
+    def _draw_goals(self, width: int, rows: int, plain: bool) -> list[Line]:
+        return goal_rows(self.say, self.outcome.verdict.goals, width, plain)
+
+    def _draw_rest(self, width: int, rows: int, plain: bool) -> list[Line]:
+        """What bound the run and the one number that says so; the crowns."""
+        verdict = self.outcome.verdict
+        lines: list[Line] = []
+        if verdict.bound_by != "none":
+            words = self.say(
+                "verdict.bound_by",
+                bound=bound_words(self.say, verdict.bound_by),
+                share=share(verdict.bound_share),
+            )
+            lines += paragraph(words, width, "text")
+        if verdict.word == "pass" and self.attempt.stage.crowns:
+            lines.append(self._crowns())
+        return lines
+
+    def _crowns(self) -> Line:
+        runs: list[Run] = [Run(self.say("verdict.crowns") + "  ", "text")]
+        won = set(self.outcome.verdict.crowns) | set(self.outcome.crowns_new)
+        names = [crown.name for crown in self.attempt.stage.crowns]
+        for name in (*names, *(("pareto",) if "pareto" in won else ())):
+            mark = "*" if name in won else "-"
+            new = f" {self.say('verdict.crown_new')}" if name in self.outcome.crowns_new else ""
+            ink: Ink = "bronze" if name in won else "faint"
+            runs.append(Run(f"{mark} {self.say(f'verdict.crown.{name}')}{new}   ", ink))
+        return tuple(runs)
+
+    def _draw_ledger(self, width: int, rows: int, plain: bool) -> list[Line]:
+        """The guess against the truth, and what the ledger made of it."""
+        outcome, guess = self.outcome, self.outcome.guess
+        lines: list[Line] = []
+        if guess is not None and guess.truth is not None:
+            key = "verdict.guess_right" if guess.close else "verdict.guess_wrong"
+            if isinstance(guess.value, float):
+                key = "verdict.guess_off"
+            words = self.say(
+                key,
+                guess=self.visit.guess_word(guess.value),
+                truth=self.visit.guess_word(guess.truth),
+                factor=times(guess.factor or 1.0),
+            )
+            lines += paragraph(words, width, "text")
+        change = outcome.debt_after - outcome.debt_before
+        words = self.say("verdict.debt", before=outcome.debt_before, after=outcome.debt_after)
+        charges = "  ".join(
+            f"{charge.amount:+d} {self.say(f'charge.{charge.code}')}" for charge in outcome.charges
+        )
+        ink: Ink = "danger" if change > 0 else "wall" if change < 0 else "dim"
+        lines.append((Run(words, ink), Run(f"   {charges}" if charges else "", "dim")))
+        if outcome.warning:
+            lines += paragraph(outcome.warning, width, "danger")
+        return lines
+
+    def _draw_details(self, width: int, rows: int, plain: bool) -> list[Line]:
+        return draw_details(self.say, self.outcome, width)
+
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "turn_view":
+            return self.outcome.result is not None and (
+                not self._room_for_piece or bool(super().check_action(action, parameters))
+            )
+        return super().check_action(action, parameters)
+
+    def action_turn_view(self) -> None:
+        """Where the set piece has no room of its own: figures, its first view, its second."""
+        self.remove_class("-details")
+        if self._room_for_piece:
+            super().action_turn_view()
+        elif not self.has_class("-piece"):
+            self.add_class("-piece")
+        else:
+            piece = self.query_one(HallPiece)
+            if piece.two_views and piece.view == "first":
+                piece.turn_view()
+            else:
+                self.remove_class("-piece")
+                if piece.view == "second":
+                    piece.turn_view()
+        self._arrange()
+
+    def action_details(self) -> None:
+        self.remove_class("-piece")
+        self.toggle_class("-details")
+        self._arrange()
+
+    def action_go_on(self) -> None:
+        self.visit.after_verdict()
+
+    def action_tune(self) -> None:
+        self.visit.tune_again()
+
+    def action_hint(self) -> None:
+        from game.screens.hint import HintScreen
+
+        self.app.push_screen(HintScreen(self.visit))
+
+    def key_words(self, binding_id: str) -> str | None:
+        if binding_id == "go_on":
+            passed = self.outcome.verdict.word == "pass"
+            return self.say("verdict.key.insight" if passed else "key.go_on")
+        if binding_id == "back":
+            return self.say("key.to_map")
+        return super().key_words(binding_id)

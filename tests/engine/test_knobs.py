@@ -1,0 +1,168 @@
+"""Names and values of settings as a player types them, and what a wrong one is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.capabilities import Capabilities
+from engine.config import EngineConfig
+from engine.knobs import KNOBS, IntDomain, KnobError, find_knob, nearest_name, parse_setting
+from engine.model.config import ModelConfig
+
+TWO_CORES = Capabilities(
+    device="cpu",
+    device_name="test",
+    physical_cores=1,
+    logical_cores=2,
+    memory_bytes=2**30,
+    instruction_set="AVX2",
+    torch_version="2.13.0",
+    python_version="3.11",
+    platform="test",
+    precisions={"float32": "", "bfloat16": "", "float16": "no half-precision matrix product"},
+    linear_forms=("plain",),
+)
+SHORT_MODEL = ModelConfig(
+    family="llama",
+    layers=1,
+    hidden=64,
+    heads=1,
+    kv_heads=1,
+    head_dim=64,
+    intermediate=64,
+    vocabulary=100,
+    context=256,
+    rope_base=1e4,
+    norm_eps=1e-5,
+    tied_head=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("batch=8", ("schedule.batch", 8)),
+        ("schedule.batch=8", ("schedule.batch", 8)),
+        (" batch = 8 ", ("schedule.batch", 8)),
+        ("precision=bfloat16", ("run.precision", "bfloat16")),
+        ("prefill_chunk=whole", ("schedule.prefill_chunk", 0)),
+        ("prefill_chunk=0", ("schedule.prefill_chunk", 0)),
+        ("threads=auto", ("run.threads", 0)),
+        ("workload.prompt=33", ("workload.prompt", 33)),
+    ],
+)
+def test_settings_as_typed(text: str, setting: tuple[str, object]) -> None:
+    assert parse_setting(text) == setting
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("batch=0", "schedule.batch: 0 is outside its range; legal: 1 to 64; nearest: 1"),
+        ("batch=65", "nearest: 64"),
+        ("batch=-3", "nearest: 1"),
+        ("batch=8.0", "'8.0' is not a whole number"),
+        ("batch=eight", "'eight' is not a whole number"),
+        ("bacth=8", "no knob is named 'bacth'; nearest: schedule.batch"),
+        ("precison=bfloat16", "nearest: run.precision"),
+        ("precision=bf16", "nearest: bfloat16"),
+        ("precision=float8", "legal: float32, bfloat16, float16; nearest: float"),
+        ("prefill_chunk=8", "or whole; nearest: 16"),
+        ("atch=8", "no knob is named 'atch'; nearest: schedule.batch"),
+        ("batch", "write knob=value"),
+        ("batch=", "write knob=value"),
+        ("=8", "write knob=value"),
+        ("", "write knob=value"),
+    ],
+)
+def test_wrong_settings_are_told_what_would_be_right(text: str, told: str) -> None:
+    with pytest.raises(KnobError) as error:
+        parse_setting(text)
+    assert told in str(error.value)
+
+
+def test_an_ambiguous_ending_names_its_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two of today's knobs share an ending, so a second `bits` and its like are stood in."""
+    pair = {name: KNOBS["schedule.batch"] for name in ("weights.bits", "cache.bits", "run.graphs")}
+    monkeypatch.setattr("engine.knobs.KNOBS", pair)
+    with pytest.raises(KnobError, match=r"'bits' is ambiguous: cache\.bits, weights\.bits"):
+        find_knob("bits", pair)
+    assert find_knob("graphs", pair) is pair["run.graphs"]
+    assert find_knob("cache.bits", pair) is pair["cache.bits"]
+
+
+def test_a_knob_a_hall_does_not_offer_is_unknown_there() -> None:
+    with pytest.raises(KnobError, match=r"nearest: workload\.(prompt|output)"):
+        find_knob("batch", ("workload.prompt", "workload.output"))
+
+
+@pytest.mark.parametrize("knob", KNOBS.values(), ids=list(KNOBS))
+def test_defaults_and_ladders_are_legal(knob: object) -> None:
+    from engine.knobs import Knob
+
+    assert isinstance(knob, Knob)
+    assert knob.domain.check(knob.default) == knob.default
+    for value in knob.domain.ladder:
+        assert knob.domain.check(value) == value
+        assert knob.domain.parse(knob.domain.show(value)) == value
+
+
+def test_every_knob_is_the_path_of_a_field_of_the_config() -> None:
+    config = EngineConfig()
+    for name in KNOBS:
+        section, key = name.split(".")
+        assert hasattr(getattr(config, section), key)
+
+
+@given(st.integers(-10, 200), st.integers(1, 50), st.integers(1, 50))
+def test_the_nearest_legal_number_is_the_nearest(value: int, low: int, width: int) -> None:
+    domain = IntDomain(low, low + width, ())
+    legal = range(low, low + width + 1)
+    if value in legal:
+        assert domain.check(value) == value
+        return
+    best = min(legal, key=lambda number: abs(number - value))
+    with pytest.raises(KnobError, match=rf"nearest: {best}$"):
+        domain.check(value)
+
+
+@pytest.mark.parametrize("value", [True, 8.0, "8", None])
+def test_a_number_of_another_type_is_refused(value: object) -> None:
+    with pytest.raises(KnobError, match="not a whole number"):
+        KNOBS["schedule.batch"].domain.check(value)  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=20))
+def test_some_name_is_always_nearest(word: str) -> None:
+    assert nearest_name(word, KNOBS) in KNOBS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("run.precision", "float16", "no half-precision matrix product"),
+        ("run.threads", 3, "2 logical cores"),
+        ("workload.prompt", 256, "context is 256 tokens"),
+    ],
+)
+def test_what_this_machine_or_model_cannot_take(name: str, value: int | str, told: str) -> None:
+    reason = KNOBS[name].unavailable(value, TWO_CORES, SHORT_MODEL)
+    assert reason is not None
+    assert told in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("run.precision", "bfloat16"),
+        ("run.threads", 2),
+        ("run.threads", 0),
+        ("workload.prompt", 255),
+        ("schedule.batch", 64),
+    ],
+)
+def test_what_it_can_take(name: str, value: int | str) -> None:
+    assert KNOBS[name].unavailable(value, TWO_CORES, SHORT_MODEL) is None
+    assert KNOBS[name].unavailable(value, None, None) is None

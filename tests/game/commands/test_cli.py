@@ -1,0 +1,182 @@
+"""The command line keeps its contract: exit statuses, JSON, and no traceback for any input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from canned_trials import make_result
+from canned_worker import CannedWorker
+
+from engine.messages import Failed
+from game import cli
+from game.session import Session
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Runs a command against a canned engine; returns (status, stdout, stderr)."""
+
+    def use(*answers):
+        worker = CannedWorker(*answers)
+        original = Session.open.__func__
+
+        def opened(cls, **options):
+            options["home"] = tmp_path
+            return original(cls, **options, make_client=worker.make)
+
+        monkeypatch.setattr(Session, "open", classmethod(opened))
+        return worker
+
+    monkeypatch.setenv("LATENCY_WALL_HOME", str(tmp_path))
+    monkeypatch.setenv("LATENCY_WALL_CACHE", str(tmp_path / "cache"))
+    return use
+
+
+@pytest.mark.parametrize(
+    ("case", "word", "status"),
+    [
+        ("pass", "pass", 0),
+        ("fail", "fail", 1),
+        ("straddle", "inconclusive", 3),
+        ("noisy", "invalid", 4),
+        ("fault", "invalid", 4),
+    ],
+)
+def test_a_verdict_is_the_exit_status(machine, capsys, case, word, status):
+    machine(make_result("pendulum", case))
+    assert cli.run(["trial", "pendulum", "--json"]) == status
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == word
+
+
+def test_the_json_of_a_trial_has_the_documented_keys(machine, capsys):
+    machine(make_result("pendulum", "pass"))
+    arguments = ["trial", "pendulum", "--set", "batch=8", "--set", "precision=bfloat16"]
+    assert cli.run([*arguments, "--guess", "18", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    documented = {
+        "verdict", "stage", "build", "resolved", "goals", "metrics", "memory", "quality",
+        "bound_by", "kernel_path", "guess", "record", "environment",
+    }  # fmt: skip
+    assert documented <= told.keys()
+    assert {"metric", "bound", "measured", "interval", "holds"} <= told["goals"][0].keys()
+    assert {"predicted_bytes", "allocated_bytes"} <= told["memory"].keys()
+    assert {"kl", "top1", "perplexity_ratio"} <= told["quality"].keys()
+    assert told["guess"]["value"] == 18.0
+    assert len(told["record"]) == 64
+    assert told["build"]["schedule.batch"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trial", "pendulum", "--set", "batch=0"], "nearest: 1"),
+        (["trial", "pendulum", "--set", "bacth=8"], "schedule.batch"),
+        (["trial", "pendulum", "--set", "precision=bf16"], "bfloat16"),
+        (["trial", "pendulum", "--set", "batch"], "knob=value"),
+        (["trial", "pendulum", "--set", "batch=2", "--set", "batch=4"], "twice"),
+        (["trial", "pendulum", "--set", "output=64"], "workload.output"),
+        (["trial", "pendulum", "--guess", "many"], "many"),
+        (["trial", "gate", "--guess", "banana"], "bandwidth"),
+        (["trial", "pendlum"], "pendulum"),
+        (["trial", "abyss"], "abyss"),
+        (["trial"], "STAGE"),
+        (["trail", "pendulum"], "trial"),
+        (["trial", "pendulum", "--device", "tpu"], "cpu"),
+        (["trial", "pendulum", "--nonsense"], "--nonsense"),
+        (["lint", "no-such-file.yaml"], "no-such-file.yaml"),
+        (["lint", "pendlum"], "pendulum"),
+        (["chat", " "], "empty"),
+        (["chat", "hi", "--set", "batch=0"], "nearest: 1"),
+        (["model", "info", "nowhere.gguf"], "nowhere.gguf"),
+        (["model", "add", "nowhere.gguf"], "nowhere.gguf"),
+        (["play"], "terminal"),
+        ([], "terminal"),
+    ],
+)
+def test_bad_input_exits_2_and_names_what_would_be_right(machine, capsys, arguments, said):
+    machine(make_result("pendulum", "pass"))
+    assert cli.run(arguments) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Traceback" not in told.err + told.out
+
+
+def test_a_build_the_engine_refuses_exits_2(machine, capsys):
+    machine(Failed(1, "input", "run.precision=float16 cannot run here: no kernels"))
+    assert cli.run(["trial", "pendulum", "--set", "batch=2"]) == 2
+    assert "float16 cannot run here" in capsys.readouterr().err
+
+
+def test_an_interrupt_exits_130(machine, capsys, monkeypatch):
+    machine(make_result("pendulum", "pass"))
+
+    async def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "trial", interrupted)
+    assert cli.run(["trial", "pendulum"]) == 130
+
+
+def test_a_fault_of_the_program_exits_5_and_keeps_its_traceback(machine, capsys, monkeypatch):
+    machine(make_result("pendulum", "pass"))
+
+    async def broken(*args, **kwargs):
+        raise RuntimeError("a \x1b[31mred\x1b[0m fault")
+
+    monkeypatch.setattr(Session, "trial", broken)
+    assert cli.run(["trial", "pendulum"]) == 5
+    told = capsys.readouterr().err
+    assert "RuntimeError: a red fault" in told and "Traceback" not in told
+    path = told.strip().rsplit(" ", 1)[-1]
+    with open(path, encoding="utf-8") as kept:
+        assert "Traceback" in kept.read()
+
+
+def test_practice_is_said_to_be_practice(machine, capsys):
+    machine(make_result("pendulum", "pass"))
+    assert cli.run(["trial", "pendulum"]) == 0
+    assert "practice" in capsys.readouterr().err
+
+
+def test_stages_list_every_hall_in_order(machine, capsys):
+    machine()
+    assert cli.run(["stages", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in told["stages"]] == [
+        "gate", "pendulum", "abyss", "furnace", "paging", "loom", "precision", "plaza",
+        "questions", "mirror",
+    ]  # fmt: skip
+    assert [row["state"] for row in told["stages"]][:3] == ["open", "sealed", "sealed"]
+
+
+def test_stages_print_as_a_table_too(machine, capsys):
+    machine()
+    assert cli.run(["stages", "--lang", "zh"]) == 0
+    assert "青铜壁" in capsys.readouterr().out
+
+
+def test_lint_runs_the_claims_of_a_hall(machine, capsys):
+    machine(make_result("pendulum", "pass"))  # the default build passes: the stage is broken
+    assert cli.run(["lint", "pendulum", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert "the default build should fail and was pass" in told["stages"][0]["findings"][0]
+
+
+def test_lint_of_words_alone_runs_no_trial(machine, capsys):
+    worker = machine()
+    assert cli.run(["lint", "--words"]) == 0
+    assert worker.commands == []
+
+
+def test_help_names_every_command(machine, capsys):
+    assert cli.run(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in cli.COMMANDS)
+
+
+def test_every_command_can_be_imported_and_explains_itself(machine, capsys):
+    for name in cli.COMMANDS:
+        assert cli.run([name, "--help"]) == 0
+        assert "Usage" in capsys.readouterr().out
