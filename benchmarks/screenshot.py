@@ -17,7 +17,6 @@ from pathlib import Path
 
 import click
 from rich.cells import cell_len
-from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
 from textual.color import Color

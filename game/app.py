@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -21,10 +21,12 @@ from game.waking import EngineState, heard
 if TYPE_CHECKING:
     from engine.messages import AnyEvent
     from game.session import Session
+    from game.widgets.runes import Script
     from story.schema import Language
 
 StartScreen = Literal["title", "map"]
 _GOODBYE_SECONDS = 3.0
+_NOTICE_SECONDS = 20.0
 
 
 class LatencyWallApp(App[None]):
@@ -67,6 +69,20 @@ class LatencyWallApp(App[None]):
     def reduced_motion(self) -> bool:
         return self.session.settings.reduced_motion
 
+    @property
+    def script(self) -> Script:
+        """The signs the Wall is written in."""
+        return "ascii" if self.plain_glyphs else self.session.settings.language
+
+    @property
+    def here_mark(self) -> str:
+        """The sign before a chosen line."""
+        return ">" if self.plain_glyphs else "▸"
+
+    def printable(self, text: str) -> str:
+        """`text`, or nothing where it is an ornament this terminal cannot show."""
+        return "" if self.plain_glyphs and not text.isascii() else text
+
     def apply_settings(self) -> None:
         """Make the profile's settings visible at once."""
         self.animation_level = "none" if self.reduced_motion or self.calm else "full"
@@ -93,7 +109,16 @@ class LatencyWallApp(App[None]):
             self.push_screen(LanguageScreen())
         elif self.start == "map":
             self.open_map()
-        self.call_after_refresh(self.wake_engine)
+        self.call_after_refresh(self._after_first_frame)
+
+    def _after_first_frame(self) -> None:
+        self.wake_engine()
+        self.tell_notices()
+
+    def tell_notices(self) -> None:
+        """Show what happened to saves: each notice once, long enough to be read."""
+        for notice in self.session.take_notices():
+            self.notify(notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
 
     def open_map(self) -> None:
         from game.screens.map import MapScreen
@@ -126,16 +151,23 @@ class LatencyWallApp(App[None]):
         if not isinstance(self.screen, LedgerScreen):
             self.push_screen(LedgerScreen())
 
-    def open_help(self, about: HallScreen[object]) -> None:
+    def open_help(self, about: HallScreen[Any]) -> None:
         from game.screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(about))
 
+    def open_trouble(self) -> None:
+        from game.screens.trouble import TroubleScreen
+
+        if not isinstance(self.screen, TroubleScreen):
+            self.push_screen(TroubleScreen())
+
     def open_stage(self, stage_id: str) -> None:
         """Walk into a hall: scenes first; the engine is only needed when its trial begins."""
         from game.play import StageRun
 
+        self.session.stand_at(stage_id)
         StageRun(self, stage_id).start()
 
     # Language
@@ -162,6 +194,7 @@ class LatencyWallApp(App[None]):
         try:
             await self.session.ready(self._hear)
         except (OSError, ValueError, RuntimeError) as error:
+            # A sentence for the player: no model, no network, no process. Play goes on without.
             self._show_engine(EngineState("failed", trouble=str(error), kind=type(error).__name__))
         else:
             self._show_engine(EngineState("awake"))

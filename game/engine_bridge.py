@@ -7,11 +7,11 @@ and from one session to the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from engine.capabilities import Capabilities
-from engine.machine import MachineProfile, worker_environment
+from engine.machine import MachineProfile
 from engine.messages import (
     AnyCommand,
     AnyEvent,
@@ -27,7 +27,7 @@ from engine.messages import (
 from engine.model.config import ModelConfig
 from engine.trial import TrialResult, TrialSpec
 from game.known_engine import VERSION, KnownEngine, recall, remember
-from game.outcome import SessionInputError
+from game.outcome import EngineUnavailable, SessionInputError
 
 if TYPE_CHECKING:
     from engine.client import WorkerDied
@@ -52,25 +52,14 @@ class Client(Protocol):
     async def stop(self) -> None: ...
 
 
-MakeClient = Callable[[str | None, str, Mapping[str, str]], Client]
-"""(worker command line, device, environment) -> a client that has not started anything."""
+MakeClient = Callable[[str | None, str], Client]
+"""(worker command line, device) -> a client that has not started anything."""
 
 
-class EngineUnavailable(RuntimeError):
-    """The engine could not be had, or was lost. The message is a sentence to show.
-
-    `code` is that of the `invalid` verdict a trial gets from it (see `game.rules.unjudged`).
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def make_worker_client(worker: str | None, device: str, environment: Mapping[str, str]) -> Client:
+def make_worker_client(worker: str | None, device: str) -> Client:
     from engine.client import WorkerClient, worker_command
 
-    return WorkerClient(worker_command(worker), environment=environment, device=device)
+    return WorkerClient(worker_command(worker), device=device)
 
 
 class EngineBridge:
@@ -184,10 +173,8 @@ class EngineBridge:
 
     async def _start(self) -> Hello:
         if self._client is None:
-            machine = self.machine
-            environment = worker_environment(machine.wait_policy) if machine else {}
             try:
-                self._client = self._make_client(self._worker, self._device, environment)
+                self._client = self._make_client(self._worker, self._device)
             except ValueError as error:
                 raise SessionInputError(str(error)) from None
         from engine.client import WorkerDied

@@ -16,6 +16,17 @@ class SessionInputError(ValueError):
     """Something the player asked for cannot be; the message says what would be right."""
 
 
+class EngineUnavailable(RuntimeError):
+    """The engine could not be had, or was lost. The message is a sentence to show.
+
+    `code` is that of the `invalid` verdict a trial gets from it (see `game.rules.unjudged`).
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One trial, judged and entered in the ledger.

@@ -101,6 +101,8 @@ class StageRun:
             self._to_forge()
         elif room == "aftermath":
             self._after_aftermath()
+        elif room == "insight":
+            self.leave()
 
     def seal(self, guess: float | str) -> None:
         self.attempt.seal(guess)

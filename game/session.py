@@ -20,14 +20,8 @@ from engine.model.config import ModelConfig
 from engine.price import Price, price
 from engine.trial import TrialResult, TrialSpec
 from game.build_check import find_open_stage, find_stage, positions_of, read_settings, spec_of
-from game.engine_bridge import (
-    EngineBridge,
-    EngineUnavailable,
-    MakeClient,
-    OnEvent,
-    make_worker_client,
-)
-from game.outcome import Outcome, SessionInputError
+from game.engine_bridge import EngineBridge, MakeClient, OnEvent, make_worker_client
+from game.outcome import EngineUnavailable, Outcome, SessionInputError
 from game.player import Player
 from game.rules import facts as fact_rules
 from game.rules.guess import check_guess, parse_guess
@@ -125,7 +119,7 @@ class Session:
 
     def stand_at(self, stage_id: str) -> None:
         """Remember the hall the player is in."""
-        self._player.stand_at(self._stage(stage_id).id)
+        self._player.stand_at(find_stage(self.stages, stage_id).id)
 
     def take_notices(self) -> tuple[str, ...]:
         """What happened to saves since the last call, in the player's language; each once."""
@@ -143,7 +137,7 @@ class Session:
 
     def closed_line(self, stage_id: str) -> str:
         """Why a sealed hall is sealed, in one sentence; "" where it is not."""
-        hall = self.standing().halls[self._stage(stage_id).id]
+        hall = self.standing().halls[find_stage(self.stages, stage_id).id]
         if hall.state != "sealed":
             return ""
         if hall.needs is not None:
@@ -160,7 +154,7 @@ class Session:
         self, stage_id: str, build: Mapping[str, Value] | None = None
     ) -> dict[str, FactValue]:
         """What the scenes before a trial may quote (see `story.facts.FACTS`)."""
-        return self._facts(self._stage(stage_id), build or {}, self.standing(), 0)
+        return self._facts(find_stage(self.stages, stage_id), build or {}, self.standing(), 0)
 
     # What was done
 
@@ -259,10 +253,10 @@ class Session:
 
     def price(self, stage_id: str, build: Mapping[str, Value]) -> Price | None:
         """Bytes and operations by formula; None where the build cannot run or is not known yet."""
-        resolved = self.check(stage_id, build)
-        if not isinstance(resolved, Resolved) or self.model_config is None:
+        resolved, model = self.check(stage_id, build), self.model_config
+        if not isinstance(resolved, Resolved) or model is None:
             return None
-        return price(resolved.config, self.model_config)
+        return price(resolved.config, model)
 
     # The trial
 
@@ -375,9 +369,6 @@ class Session:
         if self._folded is None or self._folded[:2] != (len(records), name):
             self._folded = (len(records), name, *ledger(records, self.stages))
         return self._folded[2], self._folded[3]
-
-    def _stage(self, stage_id: str) -> Stage:
-        return find_stage(self.stages, stage_id)
 
     def _resolve(self, positions: Mapping[str, Value]) -> Resolved | None:
         """Raises KnobError where this machine or model cannot run it."""

@@ -90,7 +90,7 @@ def without_colour(style: Style) -> Style:
     A filled background (a badge, a selected row) becomes reverse video.
     """
     ink = Color.parse(INK).brightness
-    faint = style.color is not None and Color.from_rich_color(style.color).brightness < 0.36
+    faint = style.color is not None and Color.from_rich_color(style.color).brightness < 0.45
     ground = style.bgcolor
     filled = ground is not None and Color.from_rich_color(ground).brightness > ink + 0.14
     return Style(

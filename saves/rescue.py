@@ -53,6 +53,9 @@ def readable_rows(damaged: Path) -> Iterator[RawRow]:
     except sqlite3.Error:
         return
     with contextlib.closing(connection):
+        # Lets SQLite read a file shorter than its own header says; nothing can be written here.
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("PRAGMA writable_schema = ON")
         found: dict[int, RawRow] = {}
         for order in ("ASC", "DESC"):
             for row in _scan(connection, f"ORDER BY sequence {order}", ()):

@@ -103,6 +103,9 @@ _ALL = (
         "intensity", "number", "always", "FLOP a byte of weights in a decode step: 2 batch / bytes"
     ),
     Fact("ridge", "number", "machine", "FLOP a byte at which compute binds: rate / bandwidth"),
+    Fact("past_ridge", "bool", "machine", "decode's intensity has reached the ridge"),
+    Fact("kv_mb", "number", "machine", "KV cache of the batch at its last token, 10^6 bytes"),
+    Fact("kv_percent", "number", "machine", "kv_mb as a share of weights_mb, percent"),
     Fact("guess_over", "bool", "trial", "a dial guess was above the truth"),
     Fact("build_tpot_ms", "number", "trial", "TPOT of the build, ms"),
 )
@@ -149,12 +152,21 @@ def derive(facts: Facts) -> dict[str, FactValue]:
     batch, rate, bandwidth = number("batch"), number("flops_t"), number("bandwidth_gb")
     guess, truth = number("guess"), number("truth")
     decode, ratio = number("decode_ms_token"), number("tpot_ratio")
+    per_token, weights = number("kv_kb_token"), number("weights_mb")
+    prompt, output = number("prompt"), number("output")
     if width is not None:
         found["weight_bytes"] = width
         if batch is not None:
             found["intensity"] = 2 * batch / width  # one multiply and one add a weight a request
     if rate is not None and bandwidth:
-        found["ridge"] = rate * 1e3 / bandwidth
+        found["ridge"] = ridge = rate * 1e3 / bandwidth
+        if width is not None and batch is not None:
+            found["past_ridge"] = 2 * batch / width >= ridge
+    if per_token is not None and prompt is not None and output is not None and batch is not None:
+        cached = per_token * (prompt + output) * batch / 1e3
+        found["kv_mb"] = cached
+        if weights:
+            found["kv_percent"] = 100 * cached / weights
     if guess is not None and truth is not None:
         found["guess_over"] = guess > truth
     if decode is not None and ratio is not None:

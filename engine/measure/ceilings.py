@@ -28,7 +28,7 @@ BUFFER_LOW, BUFFER_HIGH = 256 << 20, 1 << 30
 READ_SHAPE = (1536, 576)  # a layer's matrix in a small model; many of them make the buffer
 READ_ROWS = (1, 4, 8)
 MATMUL_SHAPES = ((1536, 576), (576, 1536), (2048, 2048))
-MATMUL_ROWS = (64, 128, 256, 512, 1024)
+MATMUL_ROWS = (128, 512, 256, 1024, 64)
 
 DISPATCH_CALLS = 2000
 
@@ -119,20 +119,23 @@ def matmul_rate(
 ) -> float:
     """Best FLOP/s of X W^T over shapes (N, K), row counts, and the forms torch and the engine use.
 
-    A product of [R, K] by [N, K] is 2 · R · N · K operations.
+    A product of [R, K] by [N, K] is 2 · R · N · K operations. `seconds` are shared out evenly; a
+    precision so slow that they are spent early keeps the best of what was tried.
     """
     dtype = DTYPES[precision]
-    sizes, counts = tuple(shapes), tuple(rows)
-    share = seconds / (len(sizes) * len(counts) * 2)
-    best = 0.0
-    for outputs, inputs in sizes:
-        weight = torch.full((outputs, inputs), 0.5, dtype=dtype)
-        forms: tuple[Linear, ...] = (PlainLinear(weight), resolve(weight))
-        for count in counts:
+    weights = [torch.full(shape, 0.5, dtype=dtype) for shape in shapes]
+    forms: list[Linear] = [form for w in weights for form in (PlainLinear(w), resolve(w))]
+    sizes = [weight.shape for weight in weights for _ in range(2)]
+    counts = tuple(rows)
+    share = seconds / (len(forms) * len(counts))
+    best, start = 0.0, clock()
+    for count in counts:
+        for form, (outputs, inputs) in zip(forms, sizes, strict=True):
+            if best and (clock() - start) / 1e9 > seconds:
+                return best
             x = torch.full((count, inputs), 0.5, dtype=dtype)
-            for form in forms:
-                rate = 2 * count * outputs * inputs / _best(_product(form, x), share, clock)
-                best = max(best, rate)
+            work = 2 * count * outputs * inputs
+            best = max(best, work / _best(_product(form, x), share, clock))
     return best
 
 
@@ -155,8 +158,7 @@ def dispatch_cost(clock: Clock = system_clock, tries: int = 9) -> float:
 
 @torch.inference_mode()
 def _best(work: Callable[[int], object], seconds: float, clock: Clock) -> float:
-    """Fewest seconds `work` took: one dropped try, then at least 2, until `seconds` are spent."""
-    work(0)
+    """Fewest seconds `work` took, over at least 2 tries and until `seconds` are spent."""
     best, attempt = math.inf, 0
     with collector_off():
         start = clock()

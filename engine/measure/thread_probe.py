@@ -40,7 +40,7 @@ class ProbeTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProbeReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds of each step; of each A/A run, in the order A B B A ...; the ceilings if asked for."""
+    """Seconds of each step; of each A/A run, in the order A B B A; the ceilings if asked."""
 
     steps: tuple[float, ...]
     runs: tuple[float, ...] = ()

@@ -41,6 +41,14 @@ def dominates(
     return min(leads) >= 0 and max(leads) > 0
 
 
+def trades(
+    left: Mapping[str, float], right: Mapping[str, float], axes: Sequence[str] = AXES
+) -> bool:
+    """True where each is better than the other somewhere, beyond the band: a real choice."""
+    leads = [_lead(axis, left[axis], right[axis]) for axis in axes]
+    return min(leads) < 0 < max(leads)
+
+
 def _lead(axis: str, left: float, right: float) -> int:
     """1 where `left` is better, -1 where it is worse, 0 within the dead band."""
     band = max(DEAD_BAND * max(abs(left), abs(right)), KL_GRAIN if axis == "kl" else 0.0)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from game.rules.pareto import AXES, Point, front
+from game.rules.pareto import AXES, Point, front, trades
 from game.rules.standing import (
     Best,
     Charge,
@@ -168,7 +168,8 @@ class _Hall:
             # The latest record of a build speaks for it: a lucky run does not stand for ever.
             self.points[point.build] = point
             on_front = front(tuple(self.points.values()))
-            if len(on_front) >= 2 and point in on_front:
+            # One build alone, or two that measure alike, have chosen nothing.
+            if point in on_front and any(trades(point.figures, p.figures) for p in on_front):
                 won.add(PARETO)
         new = won - self.crowns
         self.crowns |= new

@@ -130,6 +130,8 @@ class HallScreen(Screen[ScreenResultType]):
 
     def key_words(self, binding_id: str) -> str | None:
         """What the key with this id does here, in the current language; None hides it."""
+        if binding_id == "language" and self.hall.plain_glyphs:
+            return self.say("key.language_plain")
         return self.say(f"key.{binding_id}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -52,7 +52,7 @@ class ForgeScreen(InHallScreen):
     ForgeScreen #roof { height: 1fr; padding: 0 2; margin-top: 1; display: none; }
     ForgeScreen.-roomy #roof { display: block; }
     """
-    HELP_KEY: ClassVar[str] = "help.forge"
+    HELP_KEY: ClassVar[str] = "help.play.forge"
 
     def __init__(self, visit: StageRun, trouble: str = "") -> None:
         super().__init__(visit)
@@ -281,7 +281,6 @@ class ForgeScreen(InHallScreen):
         self.app.push_screen(HintScreen(self.visit))
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         if self.is_mounted:
             self._redraw()
 

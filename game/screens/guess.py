@@ -61,7 +61,7 @@ class GuessScreen(InHallScreen):
     GuessScreen #stakes { margin-top: 1; }
     GuessScreen #seal { margin: 1 0; }
     """
-    HELP_KEY: ClassVar[str] = "help.guess"
+    HELP_KEY: ClassVar[str] = "help.play.guess"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit)
@@ -99,7 +99,6 @@ class GuessScreen(InHallScreen):
         yield Picture(id="seal")
 
     def on_mount(self) -> None:
-        super().on_mount()
         if not self._choosing:
             self.dial.set_value(min(max(3.0, self.rule.low), self.rule.high))
 
@@ -150,7 +149,7 @@ class GuessScreen(InHallScreen):
 
     def _show_seal(self) -> None:
         ink: Ink = "dim"
-        words = self.say("guess.unsealed")
+        words = self.say("guess.unsealed_choice" if self._choosing else "guess.unsealed")
         if self.entry:
             words, ink = self.say("guess.entry", entry=f"{self.entry}_"), "bronze"
         elif self.armed:
@@ -229,6 +228,7 @@ class GuessScreen(InHallScreen):
         self._moved()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        action = action.partition("(")[0]
         if action in _DIAL_ACTIONS:
             return not self._choosing
         if action in _CHOICE_ACTIONS:

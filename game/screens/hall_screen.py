@@ -11,6 +11,7 @@ from game.measured import Measured, settled
 from game.screens.base import HallScreen
 from game.widgets.gate_piece import GatePiece
 from game.widgets.hall_piece import Frame, HallPiece
+from game.widgets.keys import KeyHint
 from game.widgets.pendulum_piece import PendulumPiece
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from game.attempt import Attempt
     from game.play import StageRun
 
+KEY_GAP = 2
+_DROPPED_FIRST = ("leave", "language", "turn_fine", "ledger", "look_back", "help", "turn_view")
 PIECES: dict[str, type[HallPiece]] = {"gate": GatePiece, "pendulum": PendulumPiece}
 
 
@@ -73,7 +76,17 @@ class InHallScreen(HallScreen[None]):
         self.update_pieces()
         super().retell()
 
+    def key_hints(self) -> list[KeyHint]:
+        """What does not fit goes in this order; the hint, unlike elsewhere, stays to the last."""
+        hints = super().key_hints()
+        room = self.app.size.width - 2
+        for name in _DROPPED_FIRST:
+            if sum(hint.cells + KEY_GAP for hint in hints) - KEY_GAP > room:
+                hints = [hint for hint in hints if hint.id != name]
+        return hints
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        action = action.partition("(")[0]
         if action == "turn_view":
             return any(
                 piece.two_views and not piece.room_for_both for piece in self.query(HallPiece)

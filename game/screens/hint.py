@@ -26,7 +26,7 @@ class HintScreen(InHallScreen):
     HintScreen Picture { padding: 1 2 0 2; }
     HintScreen #hints { height: 1fr; }
     """
-    HELP_KEY: ClassVar[str] = "help.hint"
+    HELP_KEY: ClassVar[str] = "help.play.hint"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit)
@@ -80,6 +80,7 @@ class HintScreen(InHallScreen):
         self.app.pop_screen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        action = action.partition("(")[0]
         if action == "set_build":
             return self._left == 0 and bool(self.attempt.stage.hint_build)
         if action in ("hint", "look_back"):

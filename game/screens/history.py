@@ -31,7 +31,7 @@ class HistoryScreen(InHallScreen):
     """Earlier trials on record first, then this visit's lines and verdicts, oldest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll(-1)", id="scroll"),
+        Binding("up", "scroll(-1)", id="history_scroll"),
         Binding("down", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
         Binding("pagedown,space", "scroll(10)", show=False),
@@ -39,7 +39,7 @@ class HistoryScreen(InHallScreen):
     DEFAULT_CSS: ClassVar[str] = """
     HistoryScreen VerticalScroll { height: 1fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
     """
-    HELP_KEY: ClassVar[str] = "help.history"
+    HELP_KEY: ClassVar[str] = "help.play.history"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit)
@@ -59,7 +59,6 @@ class HistoryScreen(InHallScreen):
             yield Picture(self._draw)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.call_after_refresh(self.query_one(VerticalScroll).scroll_end, animate=False)
 
     def retell(self) -> None:
@@ -133,6 +132,7 @@ class HistoryScreen(InHallScreen):
         self.app.pop_screen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        action = action.partition("(")[0]
         if action == "look_back":
             return False
         return super().check_action(action, parameters)

@@ -29,7 +29,7 @@ class InsightScreen(SceneScreen):
     InsightScreen #tablet { height: 1fr; padding: 1 2 0 2; }
     InsightScreen.-piece #tablet { height: auto; }
     """
-    HELP_KEY: ClassVar[str] = "help.insight"
+    HELP_KEY: ClassVar[str] = "help.play.insight"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit, "insight", visit.facts())
@@ -41,7 +41,6 @@ class InsightScreen(SceneScreen):
 
     def on_mount(self) -> None:
         self._arrange()
-        super().on_mount()
 
     def retell(self) -> None:
         self._arrange()

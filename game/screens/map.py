@@ -247,7 +247,8 @@ class MapScreen(HallScreen[None]):
         self.hall.open_settings()
 
     def action_trouble(self) -> None:
-        self.hall.open_trouble()
+        if self.hall.engine_state.phase == "failed":
+            self.hall.open_trouble()
 
     @on(HallRow.Chosen)
     def _clicked(self, message: HallRow.Chosen) -> None:

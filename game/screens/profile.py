@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import on
+from rich.cells import cell_len
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Center, Vertical
 from textual.content import Content
-from textual.style import Style
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from engine.clean import clean
 from game.screens.base import HallScreen
 from game.widgets.cells import pad
+from game.widgets.door import Door, DoorText, door_region
+from game.widgets.runes import RuneField
 from saves.documents import Profile
-from saves.faults import SaveError
+from saves.faults import ProfileNameError, SaveError
+from saves.profile_name import LONGEST_CELLS
 from story.schema import LANGUAGES, Language
 
 NAME_CELLS = 26
@@ -24,63 +28,61 @@ _LONGEST_INPUT = 96  # characters; the store's own limit is in cells and is told
 
 
 class LanguageScreen(HallScreen[None]):
-    """Before anything else on a first start: two lines, each in its own language."""
+    """Before anything else on a first start: two lines in the door, each in its own language."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    LanguageScreen #ask { width: 100%; height: 1fr; content-align: center middle;
-        text-align: center; }
+    LanguageScreen { layers: base door veil; }
+    LanguageScreen RuneField { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,down,left,right,k,j", "other"),
-        Binding("1", "take('zh')"),
-        Binding("2", "take('en')"),
+        Binding("1", "choose('zh')"),
+        Binding("2", "choose('en')"),
     ]
-    LINES: ClassVar[dict[Language, tuple[str, str]]] = {
-        "zh": ("中   文", "石壁听得懂的第一种话"),
-        "en": ("E n g l i s h", "the other tongue the Wall understands"),
-    }
+    LINES: ClassVar[dict[Language, str]] = {"zh": "中   文", "en": "E n g l i s h"}
 
     def body(self) -> ComposeResult:
-        yield Static(id="ask", markup=False)
+        yield RuneField(self.hall.script)
+        yield Door()
 
     def retell(self) -> None:
-        mark = ">" if self.hall.plain_glyphs else "▸"
-        lines = []
-        for language in LANGUAGES:
-            lit = language == self.session.settings.language
-            great, small = self.LINES[language]
-            click = Style.from_meta({"@click": f"screen.take({language!r})"})
-            line = Content.assemble(
-                (f"{mark}  " if lit else "   ", "bold $bronze-bright"),
-                (great, "bold $bronze-bright" if lit else "$silver"),
-                "   ",
-                ("\n" + small, "$mist" if lit else "$faint"),
-            )
-            lines.append(line.stylize(click))
-        ask = self.query_one("#ask", Static)
-        ask.auto_links = False
-        ask.update(Content("\n\n\n").join(lines))
+        self.query_one(RuneField).show(self.hall.script, 0)
+        text = DoorText(
+            name=self.say("title.name"),
+            under_name=self.hall.printable(self.say("title.under_name")),
+            motto=self.say("title.motto"),
+            entries=tuple(
+                (language, self.hall.printable(self.LINES[language]) or "Chinese")
+                for language in LANGUAGES
+            ),
+        )
+        chosen = LANGUAGES.index(self.session.settings.language)
+        self.query_one(Door).show(text, chosen, self.hall.here_mark)
+        self._place_door()
         super().retell()
 
-    def key_words(self, binding_id: str) -> str | None:
-        return None if binding_id in ("ledger", "help") else super().key_words(binding_id)
+    def on_resize(self, event: events.Resize) -> None:
+        super().on_resize(event)
+        self._place_door()
+
+    def _place_door(self) -> None:
+        door = door_region(self.size - (0, 1), len(LANGUAGES))
+        self.query_one(RuneField).open_door(door)
+        self.query_one(Door).place(door)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is no ledger yet, and nothing to explain."""
+        return action not in ("ledger", "help") and super().check_action(action, parameters)
 
     def action_other(self) -> None:
         self.hall.action_switch_language()
 
-    def action_take(self, language: Language) -> None:
+    def action_choose(self, language: Language) -> None:
         self.hall.set_language(language)
         self.action_go_on()
 
     def action_go_on(self) -> None:
-        self.hall.set_language(self.session.settings.language)
         self.app.pop_screen()
-
-    def action_ledger(self) -> None:
-        """There is none yet."""
-
-    def action_help(self) -> None:
-        """Nothing here needs it."""
 
 
 class NameScreen(HallScreen[bool]):
@@ -152,9 +154,20 @@ class NameScreen(HallScreen[bool]):
             else:
                 self.session.create_profile(name)
         except SaveError as error:
-            self._tell_fault(str(error))
+            self._tell_fault(self._fault_of(name, error))
         else:
             self.dismiss(True)
+
+    def _fault_of(self, name: str, error: SaveError) -> str:
+        """The refusal in the player's language; a disk's own words as they came."""
+        shown = clean(name, limit=40, one_line=True).strip()
+        if not isinstance(error, ProfileNameError):
+            return clean(str(error))
+        if cell_len(shown) == 0:
+            return self.say("profile.fault.empty")
+        if cell_len(shown) > LONGEST_CELLS:
+            return self.say("profile.fault.wide", most=LONGEST_CELLS)
+        return self.say("profile.fault.taken", name=shown)
 
     def _tell_fault(self, fault: str) -> None:
         self._fault = fault

@@ -42,7 +42,7 @@ class SceneScreen(InHallScreen):
     SceneScreen HallPiece { height: 1fr; }
     SceneScreen Dialogue { margin: 0 1; }
     """
-    HELP_KEY: ClassVar[str] = "help.scene"
+    HELP_KEY: ClassVar[str] = "help.play.scene"
 
     def __init__(self, visit: StageRun, scene: SceneName, facts: Mapping[str, FactValue]) -> None:
         super().__init__(visit)
@@ -71,7 +71,6 @@ class SceneScreen(InHallScreen):
         return self.query_one(Dialogue)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._tell()
 
     def retell(self) -> None:
@@ -213,7 +212,6 @@ class SceneScreen(InHallScreen):
             self.action_go_on()
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         if self.is_mounted and self.session.settings.auto and self.dialogue.page_done:
             self._wait()
 

@@ -64,7 +64,7 @@ class SettingsScreen(HallScreen[None]):
 
     def retell(self) -> None:
         self.query_one("#heading", Static).update(Content(self.say("settings.heading")))
-        mark = ">" if self.hall.plain_glyphs else "▸"
+        mark = self.hall.here_mark
         for row in self.query(SettingRow):
             row.show(self._view(row.setting), row.setting == self.setting, mark)
         about = wrap(self.say(f"settings.{self.setting}.about"), max(self.size.width - 8, 20))
@@ -86,11 +86,13 @@ class SettingsScreen(HallScreen[None]):
             return self.say("settings.on" if value else "settings.off")
         if setting == "text_speed" and value not in CHOICES["text_speed"]:
             return str(value)
+        if setting == "language" and value == "zh" and self.hall.plain_glyphs:
+            return "Chinese"
         return self.say(f"settings.{setting}.{value}")
 
     def key_words(self, binding_id: str) -> str | None:
         if binding_id == "go_on":
-            return self.say("key.turn")
+            return self.say("settings.turn")
         return None if binding_id == "turn" else super().key_words(binding_id)
 
     def action_move(self, by: int) -> None:

@@ -12,7 +12,7 @@ from game.screens.base import HallScreen
 from game.waking import EngineState
 from game.widgets.door import Door, DoorText, door_region
 from game.widgets.engine_line import EngineLine
-from game.widgets.runes import RuneField, Script
+from game.widgets.runes import RuneField
 
 
 class TitleScreen(HallScreen[None]):
@@ -21,6 +21,7 @@ class TitleScreen(HallScreen[None]):
     TitleScreen RuneField { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r,R", "trouble", id="trouble"),
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
     ]
@@ -30,27 +31,25 @@ class TitleScreen(HallScreen[None]):
         super().__init__()
         self._chosen = 0
         self._debt = 0
+        self._others = False
 
     def body(self) -> ComposeResult:
-        yield RuneField()
+        yield RuneField(self.hall.script)
         yield Door()
         yield EngineLine()
-
-    @property
-    def script(self) -> Script:
-        if self.hall.plain_glyphs:
-            return "ascii"
-        return self.session.settings.language
 
     def entries(self) -> tuple[str, ...]:
         """Only what can be done now: nothing dead is shown."""
         if self.session.profile is None:
-            return ("new", "settings", "leave")
+            roll = ("travellers",) if self._others else ()
+            return ("new", *roll, "settings", "leave")
         return ("continue", "new", "travellers", "settings", "leave")
 
     def retell(self) -> None:
-        self._debt = self.session.standing().debt if self.session.profile else 0
-        self.query_one(RuneField).show(self.script, self._debt)
+        known = self.session.profile is not None
+        self._debt = self.session.standing().debt if known else 0
+        self._others = not known and bool(self.session.profiles())
+        self.query_one(RuneField).show(self.hall.script, self._debt)
         self._show_door()
         self.engine_changed(self.hall.engine_state)
         self._place_door()
@@ -60,21 +59,19 @@ class TitleScreen(HallScreen[None]):
         entries = self.entries()
         self._chosen = min(self._chosen, len(entries) - 1)
         known = self.session.profile is not None
-        under_name = self.say("title.under_name")
-        if self.hall.plain_glyphs and not under_name.isascii():
-            under_name = ""
         text = DoorText(
             name=self.say("title.name"),
-            under_name=under_name,
+            under_name=self.hall.printable(self.say("title.under_name")),
             motto=self.say("title.motto"),
             entries=tuple((entry, self.say(f"title.{entry}")) for entry in entries),
             account=self.say("title.account", debt=self._debt) if known else "",
         )
-        self.query_one(Door).show(text, self._chosen, ">" if self.hall.plain_glyphs else "▸")
+        self.query_one(Door).show(text, self._chosen, self.hall.here_mark)
 
     def engine_changed(self, state: EngineState) -> None:
         self.query_one(EngineLine).tell(state, self.hall.engine_words())
         self._hold_or_drift()
+        self.refresh_keys()
 
     def _hold_or_drift(self) -> None:
         still = self.reduced_motion or self.calm or not self.is_current
@@ -93,7 +90,16 @@ class TitleScreen(HallScreen[None]):
         self.query_one(Door).place(door)
 
     def on_screen_suspend(self) -> None:
-        self._hold_or_drift()
+        self.query_one(RuneField).drift(False)
+
+    def key_words(self, binding_id: str) -> str | None:
+        if binding_id == "trouble" and self.hall.engine_state.phase != "failed":
+            return None
+        return super().key_words(binding_id)
+
+    def action_trouble(self) -> None:
+        if self.hall.engine_state.phase == "failed":
+            self.hall.open_trouble()
 
     def action_move(self, by: int) -> None:
         self._chosen = (self._chosen + by) % len(self.entries())

@@ -42,7 +42,7 @@ class TrialScreen(InHallScreen):
     TrialScreen HallPiece { height: 1fr; margin-top: 1; }
     TrialScreen #progress { padding: 0 2; height: 6; margin-top: 1; }
     """
-    HELP_KEY: ClassVar[str] = "help.trial"
+    HELP_KEY: ClassVar[str] = "help.play.trial"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit)
@@ -60,7 +60,6 @@ class TrialScreen(InHallScreen):
 
     def on_mount(self) -> None:
         self.hall.set_calm(True)
-        super().on_mount()
         self._count_work()
         self._timer = self.set_interval(DRAW_SECONDS, self.beat)
         self.visit.start_trial(self.hear_event, self.ended, self.refused)

@@ -62,7 +62,10 @@ class TroubleScreen(HallScreen[None]):
             *self._lines(self._own_words(), width, "$faint"),
         ]
         if self._fetching is not None:
-            parts += [Content(""), Content.styled(self._fetch_words(self._fetching), "$cyan-bright")]
+            parts += [
+                Content(""),
+                Content.styled(self._fetch_words(self._fetching), "$cyan-bright"),
+            ]
         self.query_one("#told", Static).update(Content("\n").join(parts))
         super().retell()
 

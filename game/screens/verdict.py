@@ -51,7 +51,7 @@ class VerdictScreen(InHallScreen):
     VerdictScreen.-piece #goals, VerdictScreen.-piece #rest, VerdictScreen.-piece Dial,
     VerdictScreen.-piece #ledger { display: none; }
     """
-    HELP_KEY: ClassVar[str] = "help.verdict"
+    HELP_KEY: ClassVar[str] = "help.play.verdict"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit)
@@ -74,7 +74,6 @@ class VerdictScreen(InHallScreen):
         yield Picture(self._draw_details, id="details")
 
     def on_mount(self) -> None:
-        super().on_mount()
         guess = self.outcome.guess
         if guess is not None and isinstance(guess.truth, float):
             for dial in self.query(Dial):
@@ -157,7 +156,9 @@ class VerdictScreen(InHallScreen):
         lines: list[Line] = []
         if guess is not None and guess.truth is not None:
             key = "verdict.guess_right" if guess.close else "verdict.guess_wrong"
-            if isinstance(guess.value, float):
+            if guess.close is None:
+                key = "verdict.guess_known"
+            elif isinstance(guess.value, float):
                 key = "verdict.guess_off"
             words = self.say(
                 key,
@@ -183,6 +184,7 @@ class VerdictScreen(InHallScreen):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        action = action.partition("(")[0]
         if action == "turn_view":
             return self.outcome.result is not None and (
                 not self._room_for_piece or bool(super().check_action(action, parameters))

@@ -72,12 +72,13 @@ def ridge_line(ridge: Ridge, x: float, width: int, height: int) -> float:
         + 0.020 * math.sin(along * 0.83 + 2 * ridge.seed)
         + 0.007 * math.sin(along * 1.9 + 3 * ridge.seed)
     )
-    return height * (ridge.top + ridge.fall * away**ridge.bend + jag * min(1.0, 5 * away))
+    fallen: float = ridge.fall * away**ridge.bend
+    return height * (ridge.top + fallen + jag * min(1.0, 5 * away))
 
 
 def path_x(t: float, width: float) -> float:
     """Where the path runs at height `t` (0 summit, 1 foot), in dots: it winds as it climbs."""
-    swing = 0.30 * t**1.15 * math.sin(10.5 * t**0.9 + 0.4)
+    swing: float = 0.30 * t**1.15 * math.sin(10.5 * t**0.9 + 0.4)
     return width * (_MIDDLE + swing)
 
 

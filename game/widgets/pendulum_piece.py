@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from game.measured import BuildName, Rates
 from game.roof_points import points_measured, points_so_far, roof
 from game.widgets.drawn import Picture
-from game.widgets.figures import duration, times
+from game.widgets.figures import plain_number, times
 from game.widgets.hall_piece import HallPiece
 from game.widgets.ink import Line, Run
 from game.widgets.pendulum import Pendulum, Twin
@@ -84,7 +84,8 @@ class PendulumPiece(HallPiece):
     def _cost(self, seconds: float | None) -> str:
         if seconds is None:
             return self.say("piece.unmeasured")
-        return self.say("piece.per_token", time=duration(seconds))
+        # One unit for both rods, so that they can be compared at a glance.
+        return self.say("piece.per_token", time=f"{plain_number(seconds * 1e3)} ms")
 
     # The roofline
 

@@ -93,7 +93,7 @@ async def test_a_failed_pendulum_keeps_the_seal_and_is_tuned_again(tmp_path):
     assert words == [("gate", "pass"), ("pendulum", "fail"), ("pendulum", "pass")]
     first, second = session.records()[1:]
     assert first.guess.value == second.guess.value == 18.0
-    assert first.guess.factor is not None and second.guess.factor is None
+    assert first.guess.close is True and second.guess.close is None
     assert second.hints_taken == 1
     assert {key: second.build[key] for key in ("schedule.batch", "run.precision")} == {
         "schedule.batch": 8,
@@ -145,9 +145,7 @@ async def test_a_sealed_hall_says_why(tmp_path):
 
 
 async def test_the_language_changes_at_any_prompt(tmp_path):
-    session, script = await play(
-        tmp_path, CannedWorker(gate_result()), "Lin", "zh", "1", "en", "zh"
-    )
+    session, script = await play(tmp_path, CannedWorker(), hall=["en", "zh"], name=["zh", "林"])
     assert "推理殿" in script.text
     assert session.settings.language == "zh"
     assert not any("[plain." in line for line in script.told)

@@ -80,6 +80,13 @@ def test_derived_facts_follow_the_textbook() -> None:
     assert facts["weight_bytes"] == 2
     assert facts["intensity"] == 8  # 2 FLOP a weight a request, 2 bytes a weight
     assert facts["ridge"] == pytest.approx(2.3e12 / 22e9)
+    assert facts["past_ridge"] is False
+    roof = {"precision": "float32", "flops_t": 0.37, "bandwidth_gb": 22.0}  # ridge at 16.8
+    assert [derive({**roof, "batch": n})["past_ridge"] for n in (32, 33, 34)] == [
+        False,
+        False,
+        True,
+    ]
     assert facts["guess_over"] is False
     assert facts["build_tpot_ms"] == pytest.approx(43.5)
 

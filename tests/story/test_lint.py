@@ -88,8 +88,8 @@ SEEDED = [
     # ids
     (PENDULUM, "id: pendulum.arrival.rods", "id: rods", "line-id", 0),
     (PENDULUM, "id: pendulum.arrival.rods", "id: pendulum.arrival.prefill", "duplicate", None),
-    (PENDULUM, "text: The same network, the same weights, the same machine. How different can they be?",
-     "text: Move the needle. I say you cannot even tell me whether it is a few times or a few dozen.", "duplicate", None),
+    (GATE, "text: It is only a forward pass. I have run billions of those.",
+     "text: One question, before you bet. I am old and generous.", "duplicate", None),
     (PENDULUM, "- id: cache", "- id: weights", "duplicate", None),
     # the two languages
     (PENDULUM, "id: pendulum.forge.goals", "id: pendulum.forge.laws", "missing-line", None),

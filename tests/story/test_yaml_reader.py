@@ -1,4 +1,4 @@
-"""Reading YAML: what is honest reads as PyYAML reads it, what is hostile is refused with a place."""
+"""Reading YAML: honest files read as PyYAML reads them, hostile ones are refused with a place."""
 
 from __future__ import annotations
 
@@ -118,6 +118,15 @@ def test_a_hostile_file_is_refused_with_its_place(
     assert (error.line, error.file) == (line, tmp_path / "some.yaml")
     assert error.column >= 1
     assert str(error).startswith(f"{error.file}:{line}:{error.column}: ")
+
+
+@pytest.mark.parametrize(("text", "line", "fault"), HOSTILE)
+def test_the_same_holds_where_libyaml_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes, line: int, fault: str
+) -> None:
+    monkeypatch.setattr("story.yaml_reader._LOADER", yaml.SafeLoader)
+    error = refused(tmp_path, text)
+    assert fault in error.fault and error.line == line
 
 
 def test_a_column_counts_characters_from_one(tmp_path: Path) -> None:

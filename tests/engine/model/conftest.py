@@ -11,8 +11,6 @@ import gguf
 import numpy as np
 import pytest
 
-from engine.paths import models_home  # noqa: F401  (imported before the cache folder moves)
-
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, LAYERS, CONTEXT = 64, 4, 2, 16, 96, 2, 128
 CONTROL, NORMAL = 3, 1
 
@@ -148,9 +146,6 @@ def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
 @pytest.fixture
 def tiny_gguf() -> type[TinyGGUF]:
     return TinyGGUF
-
-
-U8, U32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 6, 7, 8, 9, 10
 
 
 def text(value: str | bytes) -> bytes:

@@ -1,0 +1,83 @@
+"""Was the answer the model's own? A timed run's tokens, scored again by the full-precision model.
+
+The run was greedy, so with the float32 model every token it gave is the arg max of what came before
+it, or so close behind that rounding can explain it. Skipped layers, stale caches and reused answers
+cannot hide: their tokens lie far below the maximum.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from engine.measure.timing import Episode
+from engine.model.llama import Llama
+from engine.run.scoring import score_chunks
+
+TOLERANCE: Mapping[str, float] = {"float32": 0.02, "float16": 0.1, "bfloat16": 0.6}
+"""How far below the largest float32 score a given token may lie, in standard deviations of that
+position's scores, by the precision the run was made in.
+
+bfloat16 keeps 8 bits, so a sum's relative error is about 2^-9 at each of some 200 roundings on the
+way to the logits; float16 has 3 bits more. Measured on the default model, 4,096 greedy tokens: the
+farthest was FARTHEST_BF16 in bfloat16. A uniformly random token lies about 4 below.
+"""
+
+
+@dataclass(frozen=True)
+class WrongToken:
+    """The first token that cannot be explained: its place in the output and its distance."""
+
+    place: int
+    token: int
+    best: int
+    distance: float
+    allowed: float
+
+
+def chosen_request(seed: int, run: int, batch: int) -> int:
+    """Which request of a run is scored again: chance decides, not the build."""
+    return random.Random(f"check/{seed}/{run}").randrange(batch)
+
+
+def check_output(model: Llama, episode: Episode, request: int, precision: str) -> WrongToken | None:
+    """Score one request of a run, teacher-forced, with the float32 `model`.
+
+    Raises:
+        ValueError: `model` is not in float32.
+    """
+    if model.precision != "float32":
+        raise ValueError(f"outputs are checked with the float32 model, not {model.precision}")
+    prompt, output = episode.prompts[request], episode.outputs[request]
+    distances, best = token_distances(model, prompt, output)
+    allowed = TOLERANCE[precision]
+    for place, distance in enumerate(distances):
+        if not distance <= allowed:  # a NaN is wrong, too
+            return WrongToken(place, output[place], best[place], distance, allowed)
+    return None
+
+
+def token_distances(
+    model: Llama, prompt: Sequence[int], output: Sequence[int]
+) -> tuple[list[float], list[int]]:
+    """How far each output token lies below the best, in standard deviations of its position's
+    scores; and the best token of each position."""
+    text = [*prompt, *output[:-1]]
+    first = len(prompt) - 1
+    distances: list[float] = []
+    best: list[int] = []
+    start = 0
+    for scores in score_chunks(model, text):  # [C, V]
+        rows = scores[max(first - start, 0) :]
+        start += scores.shape[0]
+        if rows.shape[0] == 0:
+            continue
+        given = torch.tensor(output[len(distances) : len(distances) + rows.shape[0]])
+        top, places = rows.max(dim=-1)
+        behind = top - rows.gather(1, given[:, None]).squeeze(1)
+        distances.extend((behind / rows.std(dim=-1).clamp_min(1e-12)).tolist())
+        best.extend(places.tolist())
+    return distances, best

@@ -1,0 +1,168 @@
+"""One record laid open: what was guessed, measured, judged and charged, and on what machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from rich.cells import cell_len
+from textual.content import Content
+
+from engine.clean import clean
+from engine.metrics import METRICS
+from game.rules.standing import Entry
+from game.rules.verdict import GoalOutcome, Remark, Verdict
+from game.widgets.cells import pad, wrap
+from game.widgets.figures import plain_number, size, times
+from game.widgets.hall_detail import Say
+from saves.documents import GuessRecord, Record
+
+ShowGuess = Callable[[str, float | str | None], str]
+VERDICT_STYLE = {
+    "pass": "bold $cyan-bright",
+    "fail": "bold $violet",
+    "inconclusive": "bold $bronze-bright",
+    "invalid": "bold $mist",
+}
+_LONGEST_FIELD = 200  # characters of any one foreign value
+
+
+def local_time(recorded_at: str, form: str) -> str:
+    """An ISO time in the player's own time zone; as it was written where it is no time."""
+    try:
+        return datetime.fromisoformat(recorded_at).astimezone().strftime(form)
+    except ValueError:
+        return clean(recorded_at, limit=16, one_line=True)
+
+
+def verdict_of(record: Record) -> Verdict | None:
+    """None where a later game wrote what this one cannot read."""
+    try:
+        return msgspec.convert(record.verdict, Verdict)
+    except msgspec.ValidationError:
+        return None
+
+
+def record_detail(
+    say: Say, show_guess: ShowGuess, hall: str, record: Record, entry: Entry | None, width: int
+) -> Content:
+    """Everything kept of one trial, in lines of at most `width` cells. Foreign text is cleaned."""
+    verdict = verdict_of(record)
+    page = _Page(width)
+    page.line(hall, "bold $bronze-bright")
+    page.line(local_time(record.recorded_at, "%Y-%m-%d %H:%M:%S"), "$mist")
+    page.gap()
+    word = str(record.verdict.get("word", "invalid"))
+    page.line(say(f"map.word.{word}"), VERDICT_STYLE.get(word, "$silver"))
+    for remark in verdict.reasons if verdict else ():
+        page.text(_remark(say, remark), "$silver")
+    if record.guess is not None:
+        page.gap()
+        _guess(page, say, show_guess, record.stage, record.guess)
+    if entry is not None:
+        for charge in entry.charges:
+            page.pair(say(f"charge.{charge.code}"), f"{charge.amount:+d}")
+        page.pair(say("ledger.debt"), f"{entry.debt_before} -> {entry.debt_after}")
+        if not entry.counted:
+            page.text(say("ledger.uncounted"), "$mist")
+    page.section(say("ledger.build"))
+    for knob, value in sorted(record.build.items()):
+        page.pair(knob, str(value))
+    if verdict is not None and verdict.goals:
+        page.section(say("ledger.goals"))
+        for goal in verdict.goals:
+            _goal(page, say, goal)
+    if record.result is not None:
+        _result(page, say, record.result)
+    page.gap()
+    page.text(f"sha256 {record.digest}", "$faint")
+    return Content("\n").join(page.lines)
+
+
+class _Page:
+    """Lines of one width: headings, sentences, and names with their values."""
+
+    _NAME_CELLS = 30
+
+    def __init__(self, width: int) -> None:
+        self.lines: list[Content] = []
+        self._width = max(width, 20)
+        self._name = min(self._NAME_CELLS, self._width // 2)
+
+    def gap(self) -> None:
+        if self.lines and self.lines[-1].plain:
+            self.lines.append(Content(""))
+
+    def line(self, text: str, style: str) -> None:
+        self.text(text, style)
+
+    def text(self, text: str, style: str) -> None:
+        shown = clean(text, limit=1000)
+        self.lines += [Content.styled(line, style) for line in wrap(shown, self._width)]
+
+    def section(self, heading: str) -> None:
+        self.gap()
+        self.line(heading, "bold $bronze")
+
+    def pair(self, name: str, value: str, style: str = "$silver") -> None:
+        """Name and value side by side; a value that needs more room goes on below."""
+        name = clean(name, limit=_LONGEST_FIELD, one_line=True)
+        value = clean(value, limit=_LONGEST_FIELD, one_line=True)
+        room = self._width - self._name
+        if cell_len(name) >= self._name:
+            self.lines.append(Content.styled(wrap(name, self._width)[0], "$mist"))
+            head = " " * self._name
+        else:
+            head = pad(name, self._name)
+        first, *rest = wrap(value, max(room, 8))
+        self.lines.append(Content.assemble((head, "$mist"), (first, style)))
+        self.lines += [Content.styled(" " * self._name + more, style) for more in rest]
+
+
+def _remark(say: Say, remark: Remark) -> str:
+    details = {
+        name: say(f"metric.{value}") if name == "metric" and value in METRICS else value
+        for name, value in remark.details.items()
+    }
+    return say(f"remark.{remark.code}", **details)
+
+
+def _guess(page: _Page, say: Say, show_guess: ShowGuess, stage: str, guess: GuessRecord) -> None:
+    page.pair(say("ledger.guess"), show_guess(stage, guess.value))
+    page.pair(say("ledger.truth"), show_guess(stage, guess.truth))
+    if guess.factor is not None and not isinstance(guess.value, str):
+        page.pair(say("ledger.off_by"), f"{times(guess.factor)} x")
+
+
+def _goal(page: _Page, say: Say, goal: GoalOutcome) -> None:
+    state = {True: "holds", False: "broken", None: "undecided"}[goal.holds]
+    style = {True: "$cyan-bright", False: "$violet", None: "$bronze-bright"}[goal.holds]
+    low, high = (plain_number(end) for end in goal.interval)
+    page.text(f"{say(f'metric.{goal.metric}')}  {goal.op} {goal.bound:g}", "$mist")
+    page.text(
+        f"  {plain_number(goal.measured)}  [{low}, {high}]  {say(f'ledger.goal.{state}')}",
+        style,
+    )
+
+
+def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
+    """The engine's own words. A field that is not there is left out, never made up."""
+    paths = result.get("kernel_path")
+    if isinstance(paths, Mapping) and paths:
+        page.section(say("ledger.path"))
+        for name, form in sorted(paths.items()):
+            page.pair(str(name), str(form))
+    memory = result.get("memory")
+    if isinstance(memory, Mapping):
+        page.section(say("ledger.memory"))
+        for kind in ("predicted", "allocated"):
+            parts = memory.get(kind)
+            if isinstance(parts, Mapping):
+                page.pair(say(f"ledger.{kind}"), size(sum(parts.values())))
+    environment = result.get("environment")
+    if isinstance(environment, Mapping):
+        page.section(say("ledger.environment"))
+        for name, value in environment.items():
+            page.pair(str(name), str(value))
