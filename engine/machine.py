@@ -102,3 +102,8 @@ def save_profile(profile: MachineProfile) -> Path:
 def worker_environment(wait_policy: WaitPolicy) -> dict[str, str]:
     """OpenMP reads its wait policy once, at start: it can only be set for a new process."""
     return {"OMP_WAIT_POLICY": wait_policy}
+
+
+def current_wait_policy() -> str:
+    """The OpenMP wait policy this process was started with; "default" where none was set."""
+    return os.environ.get("OMP_WAIT_POLICY", "").strip().lower() or "default"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from engine.machine import latest_profile, worker_environment
+from engine.machine import current_wait_policy, latest_profile, worker_environment
 from engine.messages import PROTOCOL, Hello
 from engine.paths import log_home
 from engine.serve.jobs import Prepare, Prepared, Worker
@@ -59,6 +59,7 @@ def set_environment(device: str) -> None:
     exact fingerprint needs torch itself); one that is already set stands.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes this one starts: see `-P`
     profile = latest_profile(device, metadata.version("torch"))
     if profile is not None:
         for name, value in worker_environment(profile.wait_policy).items():
@@ -82,14 +83,9 @@ def prepare(device: str) -> Prepared:
         protocol=PROTOCOL,
         pid=os.getpid(),
         capabilities=capabilities,
-        wait_policy=wait_policy(),
+        wait_policy=current_wait_policy(),
     )
     return hello, bench.handlers()
-
-
-def wait_policy() -> str:
-    """The OpenMP wait policy this process runs under; "default" where none was set."""
-    return os.environ.get("OMP_WAIT_POLICY", "").strip().lower() or "default"
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ and from one session to the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from engine.capabilities import Capabilities
-from engine.machine import MachineProfile
+from engine.machine import MachineProfile, worker_environment
 from engine.messages import (
     AnyCommand,
     AnyEvent,
@@ -52,14 +52,14 @@ class Client(Protocol):
     async def stop(self) -> None: ...
 
 
-MakeClient = Callable[[str | None, str], Client]
-"""(worker command line, device) -> a client that has not started anything."""
+MakeClient = Callable[[str | None, str, Mapping[str, str]], Client]
+"""(worker command line, device, environment) -> a client that has not started anything."""
 
 
-def make_worker_client(worker: str | None, device: str) -> Client:
+def make_worker_client(worker: str | None, device: str, environment: Mapping[str, str]) -> Client:
     from engine.client import WorkerClient, worker_command
 
-    return WorkerClient(worker_command(worker), device=device)
+    return WorkerClient(worker_command(worker), environment=environment, device=device)
 
 
 class EngineBridge:
@@ -173,8 +173,10 @@ class EngineBridge:
 
     async def _start(self) -> Hello:
         if self._client is None:
+            machine = self.machine
+            environment = worker_environment(machine.wait_policy) if machine else {}
             try:
-                self._client = self._make_client(self._worker, self._device)
+                self._client = self._make_client(self._worker, self._device, environment)
             except ValueError as error:
                 raise SessionInputError(str(error)) from None
         from engine.client import WorkerDied

@@ -14,15 +14,28 @@ import torch
 from engine.capabilities import Capabilities
 from engine.config import Build, EngineConfig, Resolved, RunConfig, resolve
 from engine.knobs import find_knob
-from engine.machine import MachineProfile, load_profile
-from engine.messages import Chat, Configure, Event, Load, Loaded, Progress, Ready
+from engine.machine import MachineProfile, current_wait_policy, load_profile
+from engine.measure.calibrate import calibrate
+from engine.messages import (
+    Calibrate,
+    Calibrated,
+    Chat,
+    Command,
+    Configure,
+    Event,
+    Load,
+    Loaded,
+    Progress,
+    Ready,
+)
 from engine.model.llama import Llama
 from engine.model.loader import LoadedModel, load_model
 from engine.model.store import find_model
 from engine.run.engine import Engine, SamplingParams
 from engine.serve import chat
 from engine.serve.failures import InputError
-from engine.serve.jobs import Desk, Handlers
+from engine.serve.idle import release_threads
+from engine.serve.jobs import Desk, Handler, Handlers
 
 _WARM_UP_PROMPT, _WARM_UP_OUTPUT = 16, 3
 
@@ -37,7 +50,13 @@ class Workbench:
 
     def handlers(self) -> Handlers:
         """The table the worker looks commands up in."""
-        return {Load: self.load, Configure: self.configure, Chat: self.chat}
+        table: dict[type[Command], Handler] = {
+            Load: self.load,
+            Calibrate: self.calibrate,
+            Configure: self.configure,
+            Chat: self.chat,
+        }
+        return {command: _then_release(handler) for command, handler in table.items()}
 
     def load(self, command: Load, desk: Desk) -> Event:
         """Put a model on the bench; the one before it is let go first, not after.
@@ -61,6 +80,15 @@ class Workbench:
             seconds=time.perf_counter() - begun,
         )
 
+    def calibrate(self, command: Calibrate, desk: Desk) -> Event:
+        """Measure this machine unless its profile stands; the model's shapes are timed.
+
+        Raises Aborted, CalibrationError.
+        """
+        profile = self._measure(desk, command.force)
+        restart = profile.wait_policy != current_wait_policy()
+        return Calibrated(job=desk.job, profile=profile, restart=restart)
+
     def configure(self, command: Configure, desk: Desk) -> Event:
         """Say what a build would run as. Raises KnobError, or InputError without a model."""
         resolved = self._resolve(command.build)
@@ -78,6 +106,13 @@ class Workbench:
         if self._loaded is None:
             raise InputError("no model is loaded; load one first")
         return self._loaded
+
+    def _measure(self, desk: Desk, force: bool = False) -> MachineProfile:
+        profile = None if force else self._profile()
+        if profile is not None:
+            return profile
+        model = None if self._loaded is None else self._loaded.config
+        return calibrate(self._capabilities, desk.emit, desk.aborted, job=desk.job, model=model)
 
     def _profile(self) -> MachineProfile | None:
         return load_profile(self._capabilities.fingerprint)
@@ -114,6 +149,16 @@ class Workbench:
     def _clear(self) -> None:
         self._loaded = self._network = None
         gc.collect()
+
+
+def _then_release(handler: Handler) -> Handler:
+    def handle(command: Command, desk: Desk) -> Event:
+        try:
+            return handler(command, desk)
+        finally:
+            release_threads()
+
+    return handle
 
 
 def warm(network: Llama) -> None:

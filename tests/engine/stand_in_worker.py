@@ -15,7 +15,7 @@ import msgspec
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
 from engine.knobs import KnobError
-from engine.machine import Ceilings, MachineProfile
+from engine.machine import Ceilings, MachineProfile, current_wait_policy
 from engine.messages import (
     PROTOCOL,
     Calibrate,
@@ -34,7 +34,7 @@ from engine.messages import (
 )
 from engine.model.config import ModelConfig
 from engine.serve.jobs import Desk, Prepared
-from engine.worker import run_worker, wait_policy
+from engine.worker import run_worker
 
 CAPABILITIES = Capabilities(
     device="cpu",
@@ -90,7 +90,9 @@ class StandIn:
         return Loaded(command.job, MODEL, command.model, "digest", "here", 0.0)
 
     def calibrate(self, command: Calibrate, desk: Desk) -> Event:
-        return Calibrated(command.job, PROFILE, restart=wait_policy() != PROFILE.wait_policy)
+        return Calibrated(
+            command.job, PROFILE, restart=current_wait_policy() != PROFILE.wait_policy
+        )
 
     def configure(self, command: Configure, desk: Desk) -> Event:
         raise KnobError("no knob is named 'bacth'; \x1b[31mnearest: schedule.batch")
@@ -100,7 +102,7 @@ class StandIn:
         if what == "loaded":
             rest = self.loaded
         elif what == "policy":
-            rest = wait_policy()
+            rest = current_wait_policy()
         elif what == "pid":
             rest = str(os.getpid())
         elif what == "print":
@@ -136,7 +138,7 @@ class StandIn:
         return ChatDone(command.job, rest, 1, 1, 0.0, None, 0, {}, "stop")
 
     def prepare(self) -> Prepared:
-        hello = Hello(0, PROTOCOL, os.getpid(), CAPABILITIES, wait_policy())
+        hello = Hello(0, PROTOCOL, os.getpid(), CAPABILITIES, current_wait_policy())
         if "--old" in sys.argv:
             hello = msgspec.structs.replace(hello, protocol=PROTOCOL + 1)
         if "--mute" in sys.argv:

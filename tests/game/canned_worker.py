@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from canned_trials import CAPABILITIES, MACHINE, MODEL, make_result
@@ -39,11 +39,13 @@ class CannedWorker:
         self.commands: list[Any] = []
         self.starts = 0
         self.stopped = False
+        self.environment: dict[str, str] = {}
         self._aborted = asyncio.Event()
         self._jobs = 0
 
-    def make(self, worker: str | None, device: str) -> CannedWorker:
+    def make(self, worker: str | None, device: str, environment: Mapping[str, str]) -> CannedWorker:
         """In the place of `make_worker_client`."""
+        self.environment = dict(environment)
         return self
 
     async def start(self) -> Hello:

@@ -83,6 +83,8 @@ async def test_what_was_learned_of_the_engine_prices_the_next_session(home: Path
     weights = 2 * 30 * 3_538_944 + head
     assert weights <= price.weights <= 1.01 * (weights + head)
     assert worker.starts == 0
+    await second.ready()
+    assert worker.environment == {"OMP_WAIT_POLICY": "active"}
 
 
 async def test_check_names_what_this_machine_cannot_run(home: Path) -> None:

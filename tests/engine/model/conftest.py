@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -194,7 +194,8 @@ def raw_gguf(tmp_path: Path) -> Callable[..., Path]:
     return lambda **fields: RawGGUF(**fields).write(tmp_path / "raw.gguf")
 
 
-def tiny_tokenizer_json() -> Mapping[str, object]:
+@pytest.fixture
+def tiny_tokenizer_json() -> dict[str, object]:
     """A byte-level tokenizer.json with two control tokens after the 256 bytes."""
     tokens = byte_tokens()
     added = [
@@ -223,6 +224,3 @@ def tiny_tokenizer_json() -> Mapping[str, object]:
             "merges": [],
         },
     }
-
-
-TINY_VOCABULARY = 258
