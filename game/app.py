@@ -48,6 +48,7 @@ class LatencyWallApp(App[None]):
         self.engine_state = EngineState()
         self.plain_glyphs = terminal_is_ascii()
         self._no_colour = NoColour()
+        self._shown_colourless = self.colourless
         super().__init__()
         self.register_theme(HALL)
         self.theme = NAME
@@ -85,9 +86,11 @@ class LatencyWallApp(App[None]):
 
     def apply_settings(self) -> None:
         """Make the profile's settings visible at once."""
-        self.animation_level = "none" if self.reduced_motion or self.calm else "full"
+        self.set_calm(self.calm)
         self.set_class(self.plain_glyphs, "-plain-glyphs")
-        self.refresh_css(animate=False)
+        if self.colourless != self._shown_colourless:
+            self._shown_colourless = self.colourless
+            self.refresh_css(animate=False)
 
     def set_calm(self, calm: bool) -> None:
         """While calm nothing may animate faster than 2 Hz: something is on the clock."""

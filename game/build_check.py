@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.config import complete
-from engine.knobs import KnobError, Value, nearest_name, parse_setting
+from engine.knobs import KnobError, Value, find_knob, nearest_name, parse_setting
 from engine.trial import TrialSpec
 from game.outcome import SessionInputError
 from story.schema import Stage
@@ -39,9 +39,9 @@ def read_settings(stage: Stage, settings: Sequence[str]) -> dict[str, Value]:
     build: dict[str, Value] = {}
     for text in settings:
         try:
-            name, value = parse_setting(text, stage.knobs)
+            name, value = _read_one(stage, text)
         except KnobError as error:
-            raise SessionInputError(f"{error}; {_knobs_of(stage)}") from None
+            raise SessionInputError(str(error)) from None
         if build.get(name, value) != value:
             raise SessionInputError(
                 f"{name} is set twice, to {build[name]} and to {value}; set it once"
@@ -79,6 +79,26 @@ def spec_of(stage: Stage, positions: dict[str, Value], seed: int) -> TrialSpec:
         seed=seed,
         bounds=stage.goals,
     )
+
+
+def _read_one(stage: Stage, text: str) -> tuple[str, Value]:
+    """One setting; a knob of another hall is told apart from one that is not there at all."""
+    try:
+        return parse_setting(text, stage.knobs)
+    except KnobError as error:
+        foreign = _foreign_knob(stage, text.partition("=")[0].strip())
+        if foreign is None:
+            raise error from None
+    raise KnobError(f"{foreign} cannot be set in this hall; {_knobs_of(stage)}")
+
+
+def _foreign_knob(stage: Stage, name: str) -> str | None:
+    """The full name of a knob that exists and is not this hall's; None otherwise."""
+    try:
+        found = find_knob(name).name
+    except KnobError:
+        return None
+    return found if found not in stage.knobs else None
 
 
 def _knobs_of(stage: Stage) -> str:

@@ -41,6 +41,7 @@ class Player:
         self._unsaved: list[Record] = []
         self._unwritten = False
         self._refusals: list[str] = []
+        self._marked = ""
         self._clock = clock
         self._written_at = clock()
 
@@ -66,6 +67,7 @@ class Player:
                 self.profile = self.store.last_used()
             except SaveError as error:
                 self._refuse(str(error))
+            self._marked = self.profile.id if self.profile is not None else ""
             return
         try:
             self.profile = self.store.load(name)
@@ -97,6 +99,7 @@ class Player:
     def rename(self, name: str) -> Profile:
         """Raises SaveError: the name cannot be or is taken, the disk refused, or nobody plays."""
         self.profile = self.store.rename(self.settled(), name)
+        self._unwritten = False
         return self.profile
 
     def delete(self, name: str) -> None:
@@ -225,8 +228,15 @@ class Player:
 
     def _take_up(self, profile: Profile) -> None:
         self.profile, self._records, self._unwritten = profile, None, False
+        self._mark()
+
+    def _mark(self) -> None:
+        """Remember who plays as the one to go on with; looking alone does not count."""
+        if self.profile is None or self.profile.id in ("", self._marked):
+            return
         try:
-            self.store.mark_used(profile)
+            self.store.mark_used(self.profile)
+            self._marked = self.profile.id
         except SaveError as error:
             self._refuse(str(error))
 
@@ -237,6 +247,7 @@ class Player:
 
     def _save_records(self) -> str | None:
         """Append what is in memory alone, oldest first; stops at the first refusal."""
+        self._mark()
         while self._unsaved:
             try:
                 self.store.append(self._unsaved[0])

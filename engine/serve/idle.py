@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 _MAPS = Path("/proc/self/maps")
-_OPENMP = re.compile(r"(/\S*/lib(?:g|i|)omp5?[^/\s]*\.so[^/\s]*)$", re.MULTILINE)
+_OPENMP = re.compile(r"(/\S*/lib(?:gomp|iomp5|omp)(?:-[0-9a-f]+)?\.so[.0-9]*)$", re.MULTILINE)
 _HARD = 2
 """omp_pause_hard of OpenMP 5.0: free the threads, keep the settings."""
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 import gc
 import time
 
+import msgspec
 import torch
 
 from engine.capabilities import Capabilities
 from engine.config import Build, EngineConfig, Resolved, RunConfig, resolve
-from engine.knobs import find_knob
-from engine.machine import MachineProfile, current_wait_policy, load_profile
+from engine.knobs import Value, find_knob
+from engine.machine import Ceilings, MachineProfile, current_wait_policy, load_profile, save_profile
 from engine.measure.calibrate import calibrate
+from engine.measure.noise import NoiseWatch
+from engine.measure.quality import QualityBook
+from engine.measure.shelf import Shelf
+from engine.measure.trial_runner import TrialRunner
 from engine.messages import (
     Calibrate,
     Calibrated,
@@ -27,6 +32,8 @@ from engine.messages import (
     Loaded,
     Progress,
     Ready,
+    RunTrial,
+    TrialDone,
 )
 from engine.model.llama import Llama
 from engine.model.loader import LoadedModel, load_model
@@ -41,12 +48,16 @@ _WARM_UP_PROMPT, _WARM_UP_OUTPUT = 16, 3
 
 
 class Workbench:
-    """The worker's state: capabilities, the loaded model, the network made from it."""
+    """The worker's state: capabilities, the loaded model, its networks by precision."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         self._capabilities = capabilities
         self._loaded: LoadedModel | None = None
-        self._network: Llama | None = None
+        self._shelf: Shelf | None = None
+        self._warm: set[str] = set()
+        self._book = QualityBook()
+        self._watch = NoiseWatch()
+        self._doubtful = False
 
     def handlers(self) -> Handlers:
         """The table the worker looks commands up in."""
@@ -54,6 +65,7 @@ class Workbench:
             Load: self.load,
             Calibrate: self.calibrate,
             Configure: self.configure,
+            RunTrial: self.trial,
             Chat: self.chat,
         }
         return {command: _then_release(handler) for command, handler in table.items()}
@@ -70,7 +82,7 @@ class Workbench:
         begun = time.perf_counter()
         loaded = load_model(source)
         desk.check()
-        self._loaded = loaded
+        self._loaded, self._shelf = loaded, Shelf(loaded)
         return Loaded(
             job=desk.job,
             model=loaded.config,
@@ -94,18 +106,49 @@ class Workbench:
         resolved = self._resolve(command.build)
         return Ready(job=desk.job, config=resolved.config, reasons=resolved.reasons)
 
+    def trial(self, command: RunTrial, desk: Desk) -> Event:
+        """Run a trial, measuring the machine first where it never was, or where trial after
+        trial came out noisy: then something has changed since.
+
+        Raises KnobError, InputError, Aborted.
+        """
+        _, shelf = self._model()
+        spec = command.spec
+        spec = msgspec.structs.replace(
+            spec, build=full_names(spec.build), reference=full_names(spec.reference)
+        )
+        machine = self._measure(desk, force=self._doubtful)
+        self._doubtful = False
+
+        def remember(ceilings: Ceilings) -> None:
+            save_profile(msgspec.structs.replace(machine, ceilings=ceilings))
+
+        runner = TrialRunner(
+            shelf,
+            machine,
+            self._capabilities,
+            desk.emit,
+            desk.aborted,
+            wait_policy=current_wait_policy(),
+            book=self._book,
+            remember=remember,
+        )
+        result = runner.run(desk.job, spec)
+        self._doubtful = self._watch.saw(result.faults)
+        return TrialDone(job=desk.job, result=result)
+
     def chat(self, command: Chat, desk: Desk) -> Event:
         """One answer, streamed. Raises KnobError, InputError, Aborted."""
-        loaded = self._model()
+        loaded, shelf = self._model()
         config = self._resolve(command.build).config
         torch.set_num_threads(config.run.threads)
-        network = self._make_network(loaded, config.run.precision, desk)
+        network = self._network(shelf, config.run.precision, desk)
         return chat.answer(command, loaded, network, config, desk)
 
-    def _model(self) -> LoadedModel:
-        if self._loaded is None:
+    def _model(self) -> tuple[LoadedModel, Shelf]:
+        if self._loaded is None or self._shelf is None:
             raise InputError("no model is loaded; load one first")
-        return self._loaded
+        return self._loaded, self._shelf
 
     def _measure(self, desk: Desk, force: bool = False) -> MachineProfile:
         profile = None if force else self._profile()
@@ -118,37 +161,44 @@ class Workbench:
         return load_profile(self._capabilities.fingerprint)
 
     def _resolve(self, build: Build) -> Resolved:
-        """The config of a build whose names may be endings (`batch`), as on the command line."""
-        full: dict[str, int | str] = {}
-        for name, value in build.items():
-            knob = find_knob(name)
-            if knob.name in full:
-                raise InputError(f"{knob.name} is set twice; set it once")
-            full[knob.name] = value
+        """The config that a build would run as on this machine."""
         profile = self._profile()
         threads = None if profile is None else profile.threads
-        return resolve(full, self._capabilities, self._model().config, threads)
+        return resolve(full_names(build), self._capabilities, self._model()[0].config, threads)
 
-    def _make_network(self, loaded: LoadedModel, precision: str, desk: Desk) -> Llama:
-        """The network in `precision`, made and warmed once; a change of precision replaces it.
+    def _network(self, shelf: Shelf, precision: str, desk: Desk) -> Llama:
+        """The network in `precision`, made and warmed once.
 
         The first passes after packing set kernels up: they run here, so that no answer's TTFT
         pays for them.
         """
-        if self._network is not None and self._network.precision == precision:
-            return self._network
-        self._network = None
-        gc.collect()
-        desk.emit(Progress(job=desk.job, phase="loading", done=0, total=1, detail=precision))
-        network = Llama(loaded.config, loaded.tensors, precision)
+        if precision not in self._warm:
+            desk.emit(Progress(job=desk.job, phase="loading", done=0, total=1, detail=precision))
+            warm(shelf.llama(precision))
+            self._warm.add(precision)
         desk.check()
-        warm(network)
-        self._network = network
-        return network
+        return shelf.llama(precision)
 
     def _clear(self) -> None:
-        self._loaded = self._network = None
+        self._loaded = self._shelf = None
+        self._warm.clear()
         gc.collect()
+
+
+def full_names(build: Build) -> dict[str, Value]:
+    """A build whose names may be unique endings (`batch`), by its full names.
+
+    Raises:
+        KnobError: a name that is unknown (names the nearest) or ambiguous.
+        InputError: one knob set twice.
+    """
+    full: dict[str, Value] = {}
+    for name, value in build.items():
+        knob = find_knob(name)
+        if knob.name in full:
+            raise InputError(f"{knob.name} is set twice; set it once")
+        full[knob.name] = value
+    return full
 
 
 def _then_release(handler: Handler) -> Handler:

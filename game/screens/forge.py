@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -13,11 +14,11 @@ from textual.containers import Horizontal, Vertical
 from engine.clean import clean
 from engine.knobs import KNOBS, Value
 from game.roof_points import points_at_floor, points_measured, roof
-from game.screens.goal_words import goal_rows
+from game.screens.goal_words import figure, goal_rows
 from game.screens.hall_screen import InHallScreen
+from game.screens.trial_log import record_lines
 from game.widgets.cells import pad, pad_left
 from game.widgets.drawn import Picture
-from game.widgets.figures import times
 from game.widgets.ink import Line, Run
 from game.widgets.knob_row import KnobRow, Stop, draw_knob
 from game.widgets.price_panel import PriceWords, draw_memory, draw_phase
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from game.play import StageRun
     from story.schema import Stage
 
+_PAST_ROWS = 12
 _WIDE_COLUMNS, _TALL_ROWS, _SIDE_COLUMNS = 100, 34, 150
 
 
@@ -51,6 +53,8 @@ class ForgeScreen(InHallScreen):
     ForgeScreen #message { padding: 0 2; height: auto; margin-top: 1; }
     ForgeScreen #roof { height: 1fr; padding: 0 2; margin-top: 1; display: none; }
     ForgeScreen.-roomy #roof { display: block; }
+    ForgeScreen #past { width: 1fr; padding: 0 2; display: none; }
+    ForgeScreen.-wide #past { display: block; }
     """
     HELP_KEY: ClassVar[str] = "help.play.forge"
 
@@ -85,6 +89,7 @@ class ForgeScreen(InHallScreen):
                 yield Picture(self._draw_knobs, id="knobs")
             with Vertical(id="right"):
                 yield Picture(self._draw_price, id="price")
+            yield Picture(self._draw_past, id="past")
         yield Picture(self._draw_goals, id="goals")
         yield Picture(self._draw_message, id="message")
         yield Picture(id="roof")
@@ -100,7 +105,8 @@ class ForgeScreen(InHallScreen):
             size.height >= _TALL_ROWS and size.width >= _WIDE_COLUMNS and self._can_draw_roof,
             "-roomy",
         )
-        for name in ("knobs", "price", "goals", "message"):
+        self.set_class(size.width >= _SIDE_COLUMNS, "-wide")
+        for name in ("knobs", "price", "past", "goals", "message"):
             self.query_one(f"#{name}", Picture).refresh(layout=True)
         if self.has_class("-roomy"):
             self.query_one("#roof", Picture).show(self._draw_roof)
@@ -203,11 +209,20 @@ class ForgeScreen(InHallScreen):
                 *goal_rows(self.say, outcome.verdict.goals, width, plain),
             ]
         lines: list[Line] = [(Run(self.say("forge.goals"), "dim"),)]
-        for goal in self.stage.goals:
-            name = self.say(f"metric.{goal.metric}")
-            bound = f"{goal.op} {times(goal.bound)}"
-            lines.append((Run(f"  {name}  ", "text"), Run(bound, "strong")))
+        names = [self.say(f"metric.{goal.metric}") for goal in self.stage.goals]
+        wide = max(cell_len(name) for name in names)
+        for name, goal in zip(names, self.stage.goals, strict=True):
+            bound = f"{goal.op} {figure(goal.metric, goal.bound)}"
+            lines.append((Run(f"  {pad(name, wide)}  ", "text"), Run(bound, "strong")))
         return lines
+
+    def _draw_past(self, width: int, rows: int, plain: bool) -> list[Line]:
+        """The hall's trials on record, beside the price where there is room for a third column."""
+        records = self.session.records()
+        lines = record_lines(self.say, self.knob_words, self.stage, records, _PAST_ROWS)
+        if not lines:
+            return paragraph(self.say("forge.past.none"), width, "dim")
+        return [(Run(self.say("forge.past"), "bronze"),), *lines]
 
     def _draw_message(self, width: int, rows: int, plain: bool) -> list[Line]:
         if self.trouble:

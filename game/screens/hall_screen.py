@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 
 from engine.knobs import KNOBS
@@ -75,6 +76,14 @@ class InHallScreen(HallScreen[None]):
     def retell(self) -> None:
         self.update_pieces()
         super().retell()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What fits has changed: the views of the set piece, the keys on the strip."""
+        self.call_after_refresh(self._sized)
+
+    def _sized(self) -> None:
+        if self.is_mounted:
+            self.retell()
 
     def key_hints(self) -> list[KeyHint]:
         """What does not fit goes in this order; the hint, unlike elsewhere, stays to the last."""

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from engine.clean import clean
+from engine.knobs import Value
 from game.attempt import Told
 from game.outcome import Outcome
 from game.screens.hall_screen import InHallScreen
-from game.screens.verdict import SIGN
+from game.screens.trial_log import verdict_line
 from game.widgets.cells import wrap
 from game.widgets.dialogue import VOICE
 from game.widgets.drawn import Picture
-from game.widgets.figures import plain_number
-from game.widgets.ink import Ink, Line, Run
+from game.widgets.ink import Line, Run
 from story.schema import Line as SceneLine
 
 if TYPE_CHECKING:
     from game.play import StageRun
-
-_BADGE: dict[str, Ink] = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}
 
 
 class HistoryScreen(InHallScreen):
@@ -69,42 +66,20 @@ class HistoryScreen(InHallScreen):
         title = self.say("history.title", hall=self.visit.text.name)
         lines: list[Line] = [(Run(title, "bronze"),), ()]
         for record in self.earlier:
-            lines.append(self._verdict_line(record.verdict, record.build, record.recorded_at))
+            lines.append(self._judged(record.verdict, record.build, record.recorded_at))
         if self.earlier:
             lines.append(())
         for entry in self.attempt.told:
             if isinstance(entry, Outcome):
-                verdict = {
-                    "word": entry.verdict.word,
-                    "metrics": entry.verdict.metrics,
-                }
-                lines += [(), self._verdict_line(verdict, entry.build, ""), ()]
+                verdict = {"word": entry.verdict.word, "metrics": entry.verdict.metrics}
+                lines += [(), self._judged(verdict, entry.build, ""), ()]
             else:
                 lines += self._told_lines(entry, width)
         return lines
 
-    def _verdict_line(self, verdict: dict[str, Any], build: dict[str, Any], when: str) -> Line:
-        """One judged trial: its word, the knobs this hall offers, the goals' figures."""
-        word = str(verdict.get("word", "invalid"))
-        ink = _BADGE.get(word, "invalid")
-        knobs = "  ".join(
-            f"{self.say(f'knob.{name}')} {self.knob_words(name, build[name])}"
-            for name in self.attempt.stage.knobs
-            if name in build
-        )
-        metrics = verdict.get("metrics")
-        figures = "  ".join(
-            f"{plain_number(float(metrics[goal.metric]), 2)} x"
-            for goal in self.attempt.stage.goals
-            if isinstance(metrics, dict) and isinstance(metrics.get(goal.metric), int | float)
-        )
-        date = clean(when[:10], one_line=True)
-        return (
-            Run(f" {SIGN.get(word, '!')} {self.say(f'verdict.{word}')} ", ink),
-            Run(f"  {date}" if date else "", "faint"),
-            Run(f"  {clean(knobs, one_line=True)}", "text"),
-            Run(f"  {figures}" if figures else "", "silver"),
-        )
+    def _judged(self, verdict: Mapping[str, Any], build: Mapping[str, Value], when: str) -> Line:
+        stage = self.attempt.stage
+        return verdict_line(self.say, self.knob_words, stage, verdict, build, when)
 
     def _told_lines(self, told: Told, width: int) -> Iterator[Line]:
         line = self._line_of(told)

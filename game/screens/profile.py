@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -24,6 +25,7 @@ from saves.profile_name import LONGEST_CELLS
 from story.schema import LANGUAGES, Language
 
 NAME_CELLS = 26
+_LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 _LONGEST_INPUT = 96  # characters; the store's own limit is in cells and is told inline
 
 
@@ -44,6 +46,12 @@ class LanguageScreen(HallScreen[None]):
     def body(self) -> ComposeResult:
         yield RuneField(self.hall.script)
         yield Door()
+
+    def on_mount(self) -> None:
+        locale = next((os.environ[name] for name in _LOCALE if os.environ.get(name)), "")
+        if locale.startswith("zh"):
+            self.session.update_settings(language="zh")
+        super().on_mount()
 
     def retell(self) -> None:
         self.query_one(RuneField).show(self.hall.script, 0)

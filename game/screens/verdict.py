@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from game.outcome import Outcome
 from game.screens.goal_words import bound_words, goal_rows, remark_words
 from game.screens.hall_screen import InHallScreen
+from game.screens.trial_log import badge
 from game.screens.verdict_details import draw_details
 from game.widgets.cells import wrap
 from game.widgets.dial import Dial
@@ -23,8 +24,6 @@ from game.widgets.typesetting import paragraph
 if TYPE_CHECKING:
     from game.play import StageRun
 
-SIGN = {"pass": "+", "fail": "x", "inconclusive": "?", "invalid": "!"}
-"""The word is told by a sign as well as by its colour."""
 _PIECE_ROWS = 32
 _BARE_PIECE_ROWS = 20
 
@@ -110,12 +109,11 @@ class VerdictScreen(InHallScreen):
 
     def _draw_word(self, width: int, rows: int, plain: bool) -> list[Line]:
         verdict = self.outcome.verdict
-        badge = f" {SIGN[verdict.word]} {self.say(f'verdict.{verdict.word}')} "
+        word = badge(self.say, verdict.word)
         reasons = " ".join(remark_words(self.say, reason) for reason in verdict.reasons)
-        indent = cell_len(badge) + 2
+        indent = cell_len(word.text) + 2
         told = wrap(reasons, max(width - indent, 10)) or [""]
-        ink: Ink = verdict.word
-        lines: list[Line] = [(Run(badge, ink), Run("  " + told[0], "strong"))]
+        lines: list[Line] = [(word, Run("  " + told[0], "strong"))]
         lines += [(Run(" " * indent + more, "strong"),) for more in told[1:]]
         for advice in verdict.advice:
             lines += paragraph(remark_words(self.say, advice), width, "dim")

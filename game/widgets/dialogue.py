@@ -185,7 +185,10 @@ class Dialogue(Drawn):
         ink = VOICE[self.who]
         lines: list[Line] = [(Run(line, ink),) for line in self._typing.visible()]
         if self.choosing:
-            lines += self._reply_lines(columns)
+            replies = self._reply_lines(columns)
+            if len(lines) + len(replies) < rows:
+                lines.append(())
+            lines += replies
         lines = lines[:rows] + [()] * (rows - len(lines))
         if self._typing.page_done and not self.choosing:
             mark = _WAITING_PLAIN if self.plain_glyphs else _WAITING
@@ -215,5 +218,6 @@ class Dialogue(Drawn):
             head = 5 + INDENT
             owner += [number] * len(wrap(reply, max(self.content_size.width - head, 2)))
         start = len(self._typing.visible())
+        start += start + len(owner) < self.content_size.height
         if 0 <= row - start < len(owner):
             self.post_message(self.Chosen(owner[row - start]))

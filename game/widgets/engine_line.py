@@ -14,9 +14,9 @@ class EngineLine(Widget):
     """`tell` gives it the words of the state it shows."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    EngineLine { height: 1; padding: 0 1; background: $ink; color: $faint; }
+    EngineLine { height: 1; padding: 0 1; background: $ink; color: $faint; text-wrap: nowrap; }
     """
-    _BAR = 16
+    _BAR = 12
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,4 +34,4 @@ class EngineLine(Widget):
             return line
         full = round(self._BAR * min(max(self._state.share, 0.0), 1.0))
         bar = Content.assemble(("=" * full, "$bronze"), ("-" * (self._BAR - full), "$bronze-dim"))
-        return Content("  ").join([line, bar])
+        return Content("  ").join([bar, line])

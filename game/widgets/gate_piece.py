@@ -14,7 +14,7 @@ from game.widgets.hall_piece import HallPiece
 from game.widgets.ink import Line, Run
 from game.widgets.phase_table import PhaseHeads, PhaseRow, draw_phases
 from game.widgets.runes import RuneField, Script
-from game.widgets.timeline import INK_OF, PHASES, Spell, draw_timeline, spells
+from game.widgets.timeline import INK_OF, PHASES, Phase, Spell, draw_timeline, spells
 
 
 class GatePiece(HallPiece):
@@ -47,6 +47,11 @@ class GatePiece(HallPiece):
         width, height = min(30, size.width // 3), max(size.height - 3, 1)
         runes.open_door(Region((size.width - width) // 2, size.height - height, width, height))
 
+    @property
+    def _band_rows(self) -> int:
+        """Most of the height there is, once title, axis and table have theirs."""
+        return min(max(self.size.height - 14, 3), 12)
+
     def _sample(self) -> RunSample | None:
         result = self.frame.result
         return None if result is None else typical_run(result.singles)
@@ -72,7 +77,7 @@ class GatePiece(HallPiece):
     ) -> list[Line]:
         title = self.say("piece.gate.title", total=duration(total))
         lines: list[Line] = [(Run(title, "dim"),), ()]
-        lines += draw_timeline(parts, columns, plain, total)
+        lines += draw_timeline(parts, columns, plain, total, self._band_rows)
         lines.append(())
         rows = [self._row(phase, parts, total) for phase in PHASES if self._has(phase, parts)]
         heads = PhaseHeads(
@@ -87,7 +92,7 @@ class GatePiece(HallPiece):
     def _has(phase: str, parts: tuple[Spell, ...]) -> bool:
         return any(part.phase == phase for part in parts)
 
-    def _row(self, phase: str, parts: tuple[Spell, ...], total: float) -> PhaseRow:
+    def _row(self, phase: Phase, parts: tuple[Spell, ...], total: float) -> PhaseRow:
         spent = [part.seconds for part in parts if part.phase == phase]
         work, ceilings = self.frame.work.get("candidate"), self.frame.ceilings
         shares: tuple[float | None, float | None] = (None, None)
@@ -97,9 +102,7 @@ class GatePiece(HallPiece):
             shares = shares_of_ceilings(piece, one, ceilings, self.frame.precision["candidate"])
         return PhaseRow(
             name=self.say(f"piece.phase.{phase}"),
-            ink=INK_OF[
-                "other" if phase == "other" else "prefill" if phase == "prefill" else "decode"
-            ],
+            ink=INK_OF[phase],
             seconds=sum(spent),
             of_run=sum(spent) / total if total > 0 else 0.0,
             bandwidth=shares[0],

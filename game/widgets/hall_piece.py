@@ -49,7 +49,6 @@ class HallPiece(Container):
     """
     BOTH_ROWS: ClassVar[int] = 26
     BESIDE_COLUMNS: ClassVar[int] = 150
-    two_views: ClassVar[bool] = False
 
     def __init__(self, say: Say, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -78,6 +77,11 @@ class HallPiece(Container):
         self.pace = pace
         if self.is_mounted:
             self.update_piece()
+
+    @property
+    def two_views(self) -> bool:
+        """Whether there is a second view, and something to show in it."""
+        return False
 
     @property
     def room_for_both(self) -> bool:

@@ -120,10 +120,14 @@ class HallRow(Widget):
         self._marks = LIT_MARKS
         self._chosen = False
         self._two_lines = False
+        self._rows = 0
 
     def show(self, view: HallView, marks: Marks, chosen: bool, rows: int) -> None:
         """`rows` the hall has to itself: two are written in where there is more than one."""
-        self._view, self._marks, self._chosen = view, marks, chosen
+        before = (self._view, self._marks, self._chosen, self._rows)
+        if before == (view, marks, chosen, rows):
+            return
+        self._view, self._marks, self._chosen, self._rows = view, marks, chosen, rows
         self._two_lines = rows > 1
         self.styles.height = 2 if self._two_lines else 1
         self.styles.margin = (0, 0, rows - 2, 0) if self._two_lines else 0

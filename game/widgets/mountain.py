@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -82,21 +83,36 @@ def path_x(t: float, width: float) -> float:
     return width * (_MIDDLE + swing)
 
 
-def inked(x: int, y: int, width: int, height: int) -> bool:
+class Skyline(NamedTuple):
+    """One ridge laid out for a width: by column its edge, and how steeply that falls."""
+
+    ridge: Ridge
+    edge: tuple[float, ...]
+    slope: tuple[float, ...]
+
+
+def skylines(width: int, height: int) -> tuple[Skyline, ...]:
+    """The ridges from the nearest to the farthest, in dots."""
+    found = []
+    for ridge in reversed(_RIDGES):
+        edge = [ridge_line(ridge, x, width, height) for x in range(-1, width + 1)]
+        slope = tuple((edge[x + 2] - edge[x]) / 2 for x in range(width))
+        found.append(Skyline(ridge, tuple(edge[1:-1]), slope))
+    return tuple(found)
+
+
+def inked(x: int, y: int, width: int, height: int, ridges: tuple[Skyline, ...]) -> bool:
     """Whether a dot carries ink: the nearest ridge that covers it decides."""
     t = y / max(height - 1, 1)
     if abs(x - path_x(t, width)) < _PATH_GAP * min(1.0, 4 * t):
         return False
-    for ridge in reversed(_RIDGES):
-        edge = ridge_line(ridge, x, width, height)
-        depth = y - edge
+    for ridge, edge, slope in ridges:
+        depth = y - edge[x]
         if depth < 0:
             continue
-        before, after = (ridge_line(ridge, x + d, width, height) for d in (-1.0, 1.0))
-        slope = (after - before) / 2
-        if depth < 1.0 * math.hypot(1.0, slope):
+        if depth < math.hypot(1.0, slope[x]):
             return True
-        shadow = 0.62 if slope > 0 else 0.26
+        shadow = 0.62 if slope[x] > 0 else 0.26
         folds = 0.6 + 0.4 * math.sin(0.42 * x + 0.16 * y + 3 * math.sin(0.05 * y + ridge.seed))
         share = shadow * folds * math.exp(-depth / (ridge.mist * height))
         return (scatter(x, y, 7) & 1023) < share * 1024
@@ -113,8 +129,13 @@ class Mountain(Widget):
         self._stations: tuple[Station, ...] = ()
 
     def show(self, stations: Sequence[Station]) -> None:
-        self._stations = tuple(stations)
-        self.refresh()
+        before, self._stations = self._stations, tuple(stations)
+        if [(one.row, one.state) for one in before] != [(one.row, one.state) for one in stations]:
+            self.refresh()
+            return
+        moved = [new.row for old, new in zip(before, stations, strict=True) if old != new]
+        if moved:
+            self.refresh(*(Region(0, row, self.size.width, 1) for row in moved))
 
     def render_line(self, y: int) -> Strip:
         ground = self.rich_style
@@ -124,50 +145,54 @@ class Mountain(Widget):
     def _cells(self, y: int) -> list[tuple[str, Style]]:
         width, height = self.size
         rock = dot_rows(width, height)[y]
+        lanterns = tuple(one.row for one in self._stations if one.state == "passed")
+        light = glow_row(y, width, height, lanterns)
         cells = [
-            (chr(_BLANK + dots) if dots else " ", rock_style(self._glow(x, y)))
-            for x, dots in enumerate(rock)
+            (chr(_BLANK + dots) if dots else " ", rock_style(glow))
+            for dots, glow in zip(rock, light, strict=True)
         ]
         walked = y >= self._walked_row()
         for x, dots in path_dots(y, width, height).items():
             cells[x] = (chr(_BLANK + dots), path_style(walked))
         station = next((one for one in self._stations if one.row == y), None)
         if station is not None:
-            at = self.station_x(y)
+            at = station_x(y, width, height)
             for x in range(at + 2, width, 2):
                 if cells[x][0] == " ":
                     cells[x] = (".", leader_style(station.here))
             cells[at] = (_SIGN[station.state], station_style(station.state, station.here))
         return cells
 
-    def station_x(self, row: int) -> int:
-        """The cell of the path at that row."""
-        width, height = self.size
-        t = (row * 4 + 1.5) / max(height * 4 - 1, 1)
-        return min(int(path_x(t, width * 2)) // 2, max(width - 1, 0))
-
     def _walked_row(self) -> int:
         """The highest row the player has reached: the path below it is lit."""
         rows = [one.row for one in self._stations if one.state != "sealed"]
         return min(rows, default=10**6)
 
-    def _glow(self, x: int, y: int) -> int:
-        """Light of the nearest lantern on a cell, 0 to 6."""
-        away = (
-            math.hypot((x - self.station_x(one.row)) / 2, y - one.row)
-            for one in self._stations
-            if one.state == "passed"
-        )
-        nearest = min(away, default=math.inf)
-        return round(6 * math.exp(-nearest / _LANTERN_REACH)) if nearest < 40 else 0
-
 
 _SIGN: dict[HallState, str] = {"passed": "•", "open": "◦", "sealed": "."}
+
+
+def station_x(row: int, width: int, height: int) -> int:
+    """The cell of the path at that row."""
+    t = (row * 4 + 1.5) / max(height * 4 - 1, 1)
+    return min(int(path_x(t, width * 2)) // 2, max(width - 1, 0))
+
+
+@lru_cache(512)
+def glow_row(y: int, width: int, height: int, lanterns: tuple[int, ...]) -> tuple[int, ...]:
+    """Light of the nearest lantern on each cell of row `y`, 0 to 6; `lanterns` are rows."""
+    places = [(station_x(row, width, height), row) for row in lanterns]
+    light = []
+    for x in range(width):
+        nearest = min((math.hypot((x - at) / 2, y - row) for at, row in places), default=math.inf)
+        light.append(round(6 * math.exp(-nearest / _LANTERN_REACH)))
+    return tuple(light)
 
 
 @lru_cache(8)
 def dot_rows(width: int, height: int) -> tuple[tuple[int, ...], ...]:
     """The braille pattern of every cell of rock, row by row: drawn once a size."""
+    ridges = skylines(2 * width, 4 * height)
     rows = []
     for y in range(height):
         row = []
@@ -175,7 +200,7 @@ def dot_rows(width: int, height: int) -> tuple[tuple[int, ...], ...]:
             pattern = 0
             for dx in range(2):
                 for dy in range(4):
-                    if inked(2 * x + dx, 4 * y + dy, 2 * width, 4 * height):
+                    if inked(2 * x + dx, 4 * y + dy, 2 * width, 4 * height, ridges):
                         pattern |= _DOTS[dx][dy]
             row.append(pattern)
         rows.append(tuple(row))

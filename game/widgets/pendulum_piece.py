@@ -19,7 +19,10 @@ class PendulumPiece(HallPiece):
     DEFAULT_CSS = """
     PendulumPiece Picture { height: 1fr; width: 1fr; padding: 0 2; }
     """
-    two_views = True
+
+    @property
+    def two_views(self) -> bool:
+        return self._roof_known
 
     def compose(self) -> ComposeResult:
         yield Pendulum()

@@ -89,7 +89,7 @@ class RuneField(Widget):
         self._seed = seed
         self._beat = 0  # half seconds since the start
         self._door: Region | None = None
-        self._glow: list[list[int]] = []
+        self._glow: tuple[tuple[int, ...], ...] = ()
         self._timer: Timer | None = None
 
     def show(self, script: Script, debt: int) -> None:
@@ -99,9 +99,10 @@ class RuneField(Widget):
 
     def open_door(self, door: Region | None) -> None:
         """Leave `door` free of runes and let its light fall on those around it."""
-        self._door = door
-        self._light()
-        self.refresh()
+        if door != self._door:
+            self._door = door
+            self._light()
+            self.refresh()
 
     def drift(self, moving: bool) -> None:
         """Let the runes drift, or hold them where they are."""
@@ -119,7 +120,7 @@ class RuneField(Widget):
         """Half a second on: every other column moves down one cell."""
         self._beat += 1
         height = self.size.height
-        moved = range(self._beat % 2, self.size.width // PITCH, 2)
+        moved = range((self._beat + 1) % 2, self.size.width // PITCH, 2)
         self.refresh(*(Region(column * PITCH, 0, PITCH, height) for column in moved))
 
     def on_resize(self, event: events.Resize) -> None:
@@ -143,7 +144,7 @@ class RuneField(Widget):
         segments: list[Segment] = []
         gap = 0
         for column in range(width // PITCH):
-            # Even columns move on even beats, odd ones on odd beats.
+            # Even columns move on odd beats, odd ones on even beats.
             moved = (self._beat + 1 - column % 2) // 2
             place = scatter(column, y - moved, self._seed)
             cell = column * PITCH
@@ -172,20 +173,23 @@ class RuneField(Widget):
         return door_rows(door)[y - door.y]
 
 
-def light_map(columns: int, rows: int, door: Region | None) -> list[list[int]]:
+@lru_cache(4)
+def light_map(columns: int, rows: int, door: Region | None) -> tuple[tuple[int, ...], ...]:
     """How much light falls on each rune, 0 to 8: round the door, and on the floor before it.
 
     Distances are in cells' heights; a cell is half as wide as it is high.
     """
     if door is None:
-        return [[0] * columns for _ in range(rows)]
+        return ((0,) * columns,) * rows
     opening = door_rows(door)
     lit = []
     for y in range(rows):
         nearest = min(max(y, door.y), door.bottom - 1)
         left, right = opening[nearest - door.y]
-        lit.append([_light_at(column * PITCH, y, left, right, door) for column in range(columns)])
-    return lit
+        lit.append(
+            tuple(_light_at(column * PITCH, y, left, right, door) for column in range(columns))
+        )
+    return tuple(lit)
 
 
 def _light_at(x: int, y: int, left: int, right: int, door: Region) -> int:

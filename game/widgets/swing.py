@@ -99,7 +99,8 @@ def draw_rods(
             row = rows - words + line
             canvas.write_centred(int(pivot) // ACROSS, row, text, rod.ink if not line else "dim")
     for line, text in enumerate(middle):
-        row = max(rows // 2 - len(middle) // 2 - 1, 1) + line
+        # Near the beam, where the rods' swing leaves the widest gap.
+        row = min(2, max(rows - words - len(middle), 1)) + line
         canvas.write_centred(columns // 2, row, text, "silver" if not line else "dim")
     return canvas.lines()
 

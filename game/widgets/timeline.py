@@ -54,20 +54,24 @@ def edges(parts: Sequence[Spell], dots: int, total: float | None = None) -> list
 
 
 def draw_timeline(
-    parts: Sequence[Spell], columns: int, plain: bool = False, total: float | None = None
+    parts: Sequence[Spell],
+    columns: int,
+    plain: bool = False,
+    total: float | None = None,
+    band_rows: int = BAND_ROWS,
 ) -> list[Line]:
-    """A band of BAND_ROWS lines, and under it an axis of two: ticks and their times.
+    """A band of `band_rows` lines, and under it an axis of two: ticks and their times.
 
     `total` is the time the whole width stands for, while a run is still under way.
 
     A decode step ends in a gap one dot wide while the steps are at least three dots long;
     shorter ones are told apart by height, up and down in turn.
     """
-    canvas = Canvas(columns, BAND_ROWS + 2, plain)
+    canvas = Canvas(columns, band_rows + 2, plain)
     total = sum(part.seconds for part in parts) if total is None else total
     if not parts or total <= 0:
         return canvas.lines()
-    bottom = BAND_ROWS * DOWN
+    bottom = band_rows * DOWN
     step = 0
     places = pairwise(edges(parts, canvas.width, total))
     for part, (left, right) in zip(parts, places, strict=True):
@@ -87,7 +91,7 @@ def draw_timeline(
 
 
 def _draw_axis(canvas: Canvas, total: float) -> None:
-    row = BAND_ROWS
+    row = canvas.rows - 2
     canvas.line(0, row * DOWN + 1, canvas.width - 1, row * DOWN + 1, "faint")
     step = nice_step(total, max(canvas.columns // 14, 2))
     last = canvas.columns

@@ -202,13 +202,14 @@ def test_the_parents_death_ends_the_worker_though_its_pipes_stay_open() -> None:
     )
     assert holder.stdin is not None
     assert holder.stdout is not None
-    guard = threading.Timer(30, holder.kill)
+    pid = int(holder.stdout.readline())
+    guard = threading.Timer(15, os.kill, (pid, signal.SIGKILL))
     guard.start()
     try:
-        int(holder.stdout.readline())
         assert json.loads(holder.stdout.readline())["type"] == "hello"
         holder.kill()
         assert holder.stdout.read() == b""  # the end of the stream: no process holds it any more
+        assert guard.is_alive(), "the worker outlived its parent"
     finally:
         guard.cancel()
         holder.communicate()

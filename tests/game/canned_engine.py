@@ -91,7 +91,7 @@ class CannedEngine:
             return Failed(command.job, "aborted", "aborted")
         if self._end == "die":
             self._end = ""
-            raise WorkerDied("the engine process ended (signal 9)")
+            raise WorkerDied("exit", "the engine process ended (signal 9)")
         return TrialDone(command.job, self.answer(command))
 
     def release(self) -> None:
@@ -126,7 +126,7 @@ def open_session(
     home: Path, engine: CannedEngine, language: str = "en", **settings: Any
 ) -> Session:
     """A real session of a new profile on `home`, its engine canned, its text shown at once."""
-    session = Session.open(home, make_client=lambda worker, device, environment: engine)
+    session = Session.open(home, make_client=lambda *_: engine)
     session.create_profile("Lin")
     session.update_settings(
         language=language, **{"reduced_motion": True, "text_speed": 0, **settings}

@@ -272,7 +272,8 @@ async def test_a_build_that_cannot_be_is_refused_before_the_engine_wakes(
     [
         ("batch=0", "nearest: 1"),
         ("bacth=8", "nearest: schedule.batch"),
-        ("prompt=64", "this hall's knobs"),
+        ("prompt=64", "workload.prompt cannot be set in this hall; this hall's knobs"),
+        ("workload.prompt=0", "workload.prompt cannot be set in this hall"),
         ("batch", "write knob=value"),
     ],
 )
@@ -388,6 +389,17 @@ def test_profiles_are_made_chosen_renamed_and_laid_aside(home: Path) -> None:
     assert again.profile.seen == ("gate.1", "gate.2") and again.profile.stage == "pendulum"
     again.delete_profile("Anna")
     assert again.profile is None and [one.name for one in again.profiles()] == ["Bo"]
+
+
+async def test_looking_at_a_profile_does_not_make_it_the_last_one_played(home: Path) -> None:
+    session = open_session(home)
+    session.create_profile("Ann")
+    session.create_profile("Bo")
+    ann = open_session(home, profile="Ann")
+    ann.standing()
+    assert open_session(home).profile.name == "Bo"  # type: ignore[union-attr]
+    await ann.trial("gate", {}, "compute")
+    assert open_session(home).profile.name == "Ann"  # type: ignore[union-attr]
 
 
 def test_lines_read_are_not_written_one_by_one(home: Path) -> None:

@@ -91,7 +91,7 @@ def test_what_the_sandbox_forbids_or_python_cannot_do(source: str) -> None:
 
 
 def test_output_without_end_is_cut_off() -> None:
-    source = "{% for i in range(99999) %}{{ 'x' }}{% for j in range(999) %}{{ i }}{% endfor %}{% endfor %}"
+    source = "{% for i in range(99999) %}{% for j in range(999) %}{{ i }}{% endfor %}{% endfor %}"
     with pytest.raises(ModelError, match="characters"):
         ChatTemplate(source).render([("user", "hi")])
 

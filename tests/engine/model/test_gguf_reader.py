@@ -92,7 +92,9 @@ def test_alignment_of_the_file_is_followed(tmp_path: Path) -> None:
 
 def test_every_truncation_is_refused(tiny_gguf, tmp_path: Path) -> None:
     whole = tiny_gguf().write(tmp_path / "tiny.gguf").read_bytes()
-    last = max(info.start + info.size for info in read_header(tmp_path / "tiny.gguf").tensors.values())
+    last = max(
+        info.start + info.size for info in read_header(tmp_path / "tiny.gguf").tensors.values()
+    )
     path = tmp_path / "cut.gguf"
     cuts = [*range(0, 400), *range(400, last, 997), last - 1]
     for cut in cuts:

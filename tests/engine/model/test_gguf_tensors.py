@@ -80,7 +80,16 @@ def test_float_types_are_read_exactly(kind: Kind, tiny_gguf, tmp_path: Path) -> 
     assert all(tensor.dtype == torch.float32 for tensor in tensors.values())
 
 
-K_QUANTS = [Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.Q5_0, Kind.Q5_1, Kind.IQ4_NL]
+K_QUANTS = [
+    Kind.Q2_K,
+    Kind.Q3_K,
+    Kind.Q4_K,
+    Kind.Q5_K,
+    Kind.Q6_K,
+    Kind.Q5_0,
+    Kind.Q5_1,
+    Kind.IQ4_NL,
+]
 
 
 @pytest.mark.parametrize("kind", K_QUANTS, ids=lambda kind: kind.name)
@@ -148,7 +157,8 @@ def test_head_is_tied_where_the_file_has_none(tiny_gguf, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["token_embd.weight", "output_norm.weight", "blk.1.ffn_down.weight", "blk.0.attn_q.weight"]
+    "name",
+    ["token_embd.weight", "output_norm.weight", "blk.1.ffn_down.weight", "blk.0.attn_q.weight"],
 )
 def test_missing_tensors_are_named(name: str, tiny_gguf, tmp_path: Path) -> None:
     path = tiny_gguf(without={name}).write(tmp_path / "tiny.gguf")
@@ -242,7 +252,9 @@ def transformers_divisors(base: float, factor: float) -> np.ndarray:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("factor", [8.0, 32.0])
-def test_llama3_scaling_is_found_from_its_divisors(factor: float, tiny_gguf, tmp_path: Path) -> None:
+def test_llama3_scaling_is_found_from_its_divisors(
+    factor: float, tiny_gguf, tmp_path: Path
+) -> None:
     divisors = transformers_divisors(500_000.0, factor)
     tiny = tiny_gguf(
         metadata={"llama.rope.freq_base": 500_000.0}, tensors={"rope_freqs.weight": divisors}

@@ -1,0 +1,67 @@
+"""What the samples of a trial say against it: runs beyond physics, and too much noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from engine.machine import Ceilings
+from engine.measure.harness import Side
+from engine.measure.output_check import WrongToken
+from engine.measure.timing import WarmUp
+from engine.metrics import Phase, faster_than_physics, noise_variation
+from engine.trial import Fault, Pair, PhaseWork, RunSample
+
+NOISE_LIMIT, UNSETTLED_LIMIT = 0.25, 0.10
+
+
+class Beaten(NamedTuple):
+    """A run that was faster than its floor, and what share of the ceiling it seemed to reach."""
+
+    side: Side
+    phase: Phase
+    share: float
+
+
+def beaten_floor(
+    pairs: Sequence[Pair],
+    singles: Sequence[RunSample],
+    work: Mapping[Side, PhaseWork],
+    ceilings: Ceilings,
+) -> Beaten | None:
+    """The first run of either build that beat its physical floor."""
+    runs: list[tuple[Side, RunSample]] = [("candidate", run) for run in singles]
+    for pair in pairs:
+        runs += [("reference", pair.reference), ("candidate", pair.candidate)]
+    for side, run in runs:
+        found = faster_than_physics(run, work[side], ceilings)
+        if found is not None:
+            return Beaten(side, *found)
+    return None
+
+
+def too_fast(beaten: Beaten) -> Fault:
+    return Fault("too_fast", {"phase": beaten.phase, "share": f"{beaten.share * 100:.0f}"})
+
+
+def noise_fault(
+    pairs: Sequence[Pair], singles: Sequence[RunSample], warmed: Iterable[WarmUp]
+) -> Fault | None:
+    """Over 25 % of spread nothing can be judged; a machine that never settled is allowed only 10."""
+    spread = noise_variation(pairs, singles)
+    if spread > NOISE_LIMIT:
+        return Fault("noise", {"cv": f"{spread * 100:.0f}"})
+    unsettled = [one.runs for one in warmed if one.runs and not one.settled]
+    if unsettled and spread > UNSETTLED_LIMIT:
+        return Fault("unstable", {"runs": str(max(unsettled))})
+    return None
+
+
+def wrong_output(side: Side, run: int, request: int, precision: str, wrong: WrongToken) -> Fault:
+    """Runs, requests and tokens are counted from 1, as a reader counts."""
+    what = (
+        f"{side}, run {run + 1}, request {request + 1}, token {wrong.place + 1}: "
+        f"{wrong.distance:.2f} standard deviations below the best score, "
+        f"{wrong.allowed:g} allowed in {precision}"
+    )
+    return Fault("wrong_output", {"what": what})

@@ -1,0 +1,85 @@
+"""The linear forms against float64, over dtypes and odd shapes; dispatch that cannot be fooled."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.linear import dispatch
+from kernels.linear.dispatch import available_forms, resolve
+from kernels.linear.packed import PackedLinear
+from kernels.linear.plain import PlainLinear
+from kernels.linear.reference import linear
+
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+SHAPES = [(5, 123), (96, 64), (960, 576), (1, 7), (33, 1)]  # N, K
+ROWS = [1, 2, 3, 5, 17, 130]
+
+
+def random(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def relative_error(got: Tensor, truth: Tensor) -> float:
+    return float((got.double() - truth).abs().max() / truth.abs().max())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+def test_every_form_gives_the_product(
+    dtype: torch.dtype, shape: tuple[int, int], biased: bool
+) -> None:
+    weight = random(*shape, dtype=dtype)
+    bias = random(shape[0], dtype=dtype, seed=1) if biased else None
+    forms = [PlainLinear(weight, bias), resolve(weight, bias)]
+    for rows in ROWS:
+        x = random(rows, shape[1], dtype=dtype, seed=rows)
+        truth = x.double() @ weight.double().T
+        if bias is not None:
+            truth = truth + bias.double()
+        assert relative_error(linear(x, weight, bias), truth) < TOLERANCE[dtype]
+        for form in forms:
+            product = form(x)
+            assert product.dtype == dtype and product.shape == (rows, shape[0])
+            assert relative_error(product, truth) < TOLERANCE[dtype], form.form
+
+
+def test_the_form_resolved_is_one_the_machine_has() -> None:
+    for dtype in TOLERANCE:
+        packs = "packed" in available_forms(dtype)
+        form = resolve(random(48, 40, dtype=dtype)).form
+        assert form == ("onednn-packed" if packs else "plain")
+
+
+def test_a_packed_form_that_multiplies_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(PackedLinear):
+        def __call__(self, x: Tensor) -> Tensor:
+            return super().__call__(x) * 1.01
+
+    monkeypatch.setattr(dispatch, "PackedLinear", Wrong)
+    assert resolve(random(48, 40, dtype=torch.float32)).form == "plain"
+    assert available_forms(torch.float32) == ("plain",)
+
+
+def test_where_packing_fails_the_form_says_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(weight: Tensor, bias: Tensor | None) -> PackedLinear:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(dispatch, "PackedLinear", refuse)
+    assert resolve(random(48, 40, dtype=torch.float32)).form == "plain"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_bytes_are_the_weights_own_where_blocks_fit(dtype: torch.dtype) -> None:
+    weight, bias = random(192, 64, dtype=dtype), random(192, dtype=dtype)
+    own = (192 * 64 + 192) * weight.element_size()
+    assert PlainLinear(weight, bias).nbytes == own
+    assert resolve(weight, bias).nbytes == own
+
+
+def test_padding_of_the_packed_layout_is_in_the_account() -> None:
+    if "packed" not in available_forms(torch.float32):
+        pytest.skip("no packed form here")
+    assert PackedLinear(random(5, 123, dtype=torch.float32)).nbytes > 5 * 123 * 4
