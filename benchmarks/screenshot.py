@@ -10,10 +10,12 @@ wide character is set by itself in the middle of its two.
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.cells import cell_len
@@ -23,6 +25,9 @@ from textual.color import Color
 from textual.strip import Strip
 
 from game.theme import INK, SILVER
+
+if TYPE_CHECKING:
+    from game.session import Session
 
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, MARGIN = 9.0, 19.0, 15.0, 14.0
 BASELINE = 14.4  # from the top of a cell
@@ -128,13 +133,16 @@ def picture(app: App[None], title: str = "Latency Wall") -> str:
     return svg(strips, screen.size.width, title)
 
 
-async def _take(keys: Sequence[str], language: str, size: tuple[int, int]) -> str:
+async def _take(keys: Sequence[str], session: Session, size: tuple[int, int]) -> str:
     from game.app import LatencyWallApp
-    from game.session import Session
 
-    session = Session.open()
-    session.update_settings(language=language)
-    app = LatencyWallApp(session)
+    class Still(LatencyWallApp):
+        """The game without its engine: a picture needs none."""
+
+        def wake_engine(self) -> None:
+            pass
+
+    app = Still(session)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(0.5)
         for key in keys:
@@ -145,15 +153,26 @@ async def _take(keys: Sequence[str], language: str, size: tuple[int, int]) -> st
 
 @click.command()
 @click.argument("keys", nargs=-1)
-@click.option("--language", type=click.Choice(["zh", "en"]), default="en")
-@click.option("--size", default="120x40", help="Columns x rows of the terminal.")
+@click.option("--language", type=click.Choice(["zh", "en"]), default="en", show_default=True)
+@click.option("--size", default="120x40", show_default=True, help="Columns x rows.")
+@click.option("--home", type=click.Path(file_okay=False, path_type=Path), help="A data folder.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
-def main(keys: tuple[str, ...], language: str, size: str, out: Path) -> None:
-    """Open the game, press KEYS one after another, and draw what then stands on the screen."""
+def main(keys: tuple[str, ...], language: str, size: str, home: Path | None, out: Path) -> None:
+    """Open the game, press KEYS one after another, and draw what then stands on the screen.
+
+    Without --home a traveller is made who has been nowhere yet.
+    """
+    from game.session import Session
+
     columns, _, rows = size.partition("x")
     if not (columns.isdigit() and rows.isdigit()):
         raise click.BadParameter(f"{size!r} is not a size; for example 120x40", param_hint="--size")
-    document = asyncio.run(_take(keys, language, (int(columns), int(rows))))
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session.open(home or Path(folder))
+        session.update_settings(language=language, reduced_motion=True)
+        if session.profile is None:
+            session.create_profile("林默" if language == "zh" else "Ada")
+        document = asyncio.run(_take(keys, session, (int(columns), int(rows))))
     out.write_text(document, encoding="utf-8")
     click.echo(f"{out}: {len(document):,} bytes", err=True)
 

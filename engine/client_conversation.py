@@ -61,9 +61,9 @@ DEADLINES: Mapping[type[Command], float] = {
     Load: 300.0,
     Calibrate: 300.0,
     Configure: 30.0,
-    RunTrial: 1200.0,
+    RunTrial: 1800.0,
     Chat: 600.0,
-    Bench: 1200.0,
+    Bench: 1800.0,
 }
 _GREETING_LINES = 100
 """Lines of foreign text (a login shell's greeting) that may come before Hello."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual.app import App
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -115,6 +117,8 @@ class LatencyWallApp(App[None]):
         self.call_after_refresh(self._after_first_frame)
 
     def _after_first_frame(self) -> None:
+        # The command line may start with the collector off: it costs a tenth of the way here.
+        gc.enable()
         self.wake_engine()
         self.tell_notices()
 
@@ -122,6 +126,20 @@ class LatencyWallApp(App[None]):
         """Show what happened to saves: each notice once, long enough to be read."""
         for notice in self.session.take_notices():
             self.notify(notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
+
+    def switch_screen(self, screen: Screen[Any] | str) -> AwaitComplete:
+        """Put `screen` in place of the one that lies on the map (or the title).
+
+        What the player has laid over that one meanwhile, help or the ledger, goes with it: a
+        verdict must not replace the page that happened to be on top.
+        """
+        from game.screens.map import MapScreen
+
+        maps = [at for at, one in enumerate(self.screen_stack) if isinstance(one, MapScreen)]
+        ground = maps[-1] if maps else 0
+        while len(self.screen_stack) > ground + 2:
+            self.pop_screen()
+        return super().switch_screen(screen)
 
     def open_map(self) -> None:
         from game.screens.map import MapScreen
@@ -179,7 +197,7 @@ class LatencyWallApp(App[None]):
         """Speak `language` from now on, on every screen of the stack."""
         self.session.update_settings(language=language)
         for screen in self.screen_stack:
-            if isinstance(screen, HallScreen) and screen.is_mounted:
+            if isinstance(screen, HallScreen) and screen.told:
                 screen.retell()
 
     def action_switch_language(self) -> None:
@@ -205,6 +223,11 @@ class LatencyWallApp(App[None]):
     def _hear(self, event: AnyEvent) -> None:
         self._show_engine(heard(self.engine_state, event))
 
+    def check_engine(self) -> None:
+        """A trial may have woken the engine by itself, after it had failed at the start."""
+        if self.session.engine_ready and not self.engine_state.busy:
+            self._show_engine(EngineState("awake"))
+
     def engine_words(self) -> str:
         """The engine's state in the current language."""
         state = self.engine_state
@@ -218,7 +241,7 @@ class LatencyWallApp(App[None]):
             self.set_calm(state.timed)
         self.engine_state = state
         for screen in self.screen_stack:
-            if isinstance(screen, HallScreen) and screen.is_mounted:
+            if isinstance(screen, HallScreen) and screen.told:
                 screen.engine_changed(state)
 
     # Leaving

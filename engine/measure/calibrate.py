@@ -131,7 +131,7 @@ def calibrate(
 
 def cells(physical: int, logical: int) -> tuple[Cell, ...]:
     """Every cell once, the likeliest winners first, so that a short budget still has them."""
-    policies: tuple[WaitPolicy, ...] = ("active", "passive")
+    policies: tuple[WaitPolicy, ...] = ("passive", "active")
     counts = dict.fromkeys((physical, 1, logical))
     return tuple(Cell(threads, policy) for threads in counts for policy in policies)
 

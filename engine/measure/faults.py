@@ -47,7 +47,7 @@ def too_fast(beaten: Beaten) -> Fault:
 def noise_fault(
     pairs: Sequence[Pair], singles: Sequence[RunSample], warmed: Iterable[WarmUp]
 ) -> Fault | None:
-    """Over 25 % of spread nothing can be judged; a machine that never settled is allowed only 10."""
+    """Over 25 % of spread nothing can be judged; a machine that never settled may have only 10."""
     spread = noise_variation(pairs, singles)
     if spread > NOISE_LIMIT:
         return Fault("noise", {"cv": f"{spread * 100:.0f}"})

@@ -27,7 +27,7 @@ from engine.metrics import decode_throughput, prefill_throughput
 from engine.schedule.sequence import SamplingParams
 from engine.trial import RunSample
 
-SAMPLE_QUESTION, SAMPLE_TOKENS = "What is the capital of France?", 24
+SAMPLE_QUESTION, SAMPLE_TOKENS = "How many days are in a week?", 24
 
 Side = Literal["candidate", "reference"]
 

@@ -60,6 +60,11 @@ class Shelf:
         return self._loaded.config
 
     @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """As read from disk."""
+        return self._loaded.tensors
+
+    @property
     def tokenizer(self) -> ShelfTokenizer:
         return self._loaded.tokenizer
 

@@ -174,7 +174,7 @@ class TrialRunner:
     def _resolve(self, build: dict[str, int | str]) -> Resolved:
         return resolve(build, self._capabilities, self._shelf.config, self._machine.threads)
 
-    def _set_up(self, side: str, config: EngineConfig, desk: Reporter) -> tuple[Harness, float]:
+    def _set_up(self, side: Side, config: EngineConfig, desk: Reporter) -> tuple[Harness, float]:
         """A build on the bench, and the seconds its weights took to make ready."""
         desk.progress("loading", 0, 1, detail=config.run.precision)
         torch.set_num_threads(config.run.threads)

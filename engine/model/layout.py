@@ -117,8 +117,8 @@ def _llama3_scaling(header: GGUFHeader, config: ModelConfig) -> RopeScaling | No
         divisors = struct.unpack(f"<{count}f", file.read(info.size))
     if all(divisor == 1.0 for divisor in divisors):
         return config.rope_scaling
-    if not all(math.isfinite(divisor) and divisor >= 1.0 for divisor in divisors):
-        raise fault(header.path, f"tensor {ROPE_FACTORS!r} holds a divisor that is not 1 or more")
+    if not all(math.isfinite(divisor) and divisor > 0.0 for divisor in divisors):
+        raise fault(header.path, f"tensor {ROPE_FACTORS!r} holds a divisor that is not above zero")
     scaling = RopeScaling("llama3", max(divisors), 1.0, 4.0, LLAMA3_ORIGINAL_CONTEXT)
     rule = llama3_divisors(config.rope_base, config.head_dim, scaling)
     if not all(

@@ -28,11 +28,11 @@ from engine.model.tokenizer import Tokenizer
 class LoadReport:
     """What loading did: seconds by step, the file's tensor types, bytes on disk and in memory."""
 
-    seconds: Mapping[str, float]
-    types: Mapping[str, int]
-    file_bytes: int
-    tensor_bytes: int
-    permuted: bool
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    types: Mapping[str, int] = field(default_factory=dict)
+    file_bytes: int = 0
+    tensor_bytes: int = 0
+    permuted: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class LoadedModel:
     digest: str
     name: str
     source: str
-    report: LoadReport = field(repr=False)
+    report: LoadReport = field(default_factory=LoadReport, repr=False)
 
 
 def load_model(source: ModelSource) -> LoadedModel:

@@ -69,7 +69,7 @@ def pip_download(
                 process.kill()
             process.wait()
     if process.returncode != 0:
-        raise DownloadError(f"pip could not download {requirement}: {_last_line(talk)}")
+        raise DownloadError(f"pip could not download {requirement}: {_reason(talk)}")
     files = [path for path in destination.iterdir() if path.is_file()]
     if len(files) != 1:
         raise DownloadError(f"pip gave {len(files)} files for {requirement}; one was expected")
@@ -116,11 +116,17 @@ def _largest(folder: Path) -> int:
     return largest
 
 
-def _last_line(talk: Path) -> str:
-    """The last line that pip wrote before it gave up, errors before warnings."""
+def _reason(talk: Path) -> str:
+    """Why pip gave up: its last error, and that no index answered where it had to try again.
+
+    Without a network pip ends by saying that no such package exists, which is not what is wrong.
+    """
     with talk.open("rb") as file:
         file.seek(max(talk.stat().st_size - _LAST_BYTES, 0))
         text = file.read().decode(errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
-    return clean(errors[-1], limit=300, one_line=True) if errors else "it gave no reason"
+    said = clean(errors[-1], limit=300, one_line=True) if errors else "it gave no reason"
+    if any(line.startswith("WARNING: Retrying") for line in lines):
+        return f"the package index could not be reached ({said})"
+    return said

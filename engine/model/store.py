@@ -27,6 +27,7 @@ __all__ = ["ModelError", "ModelSource", "add_model", "find_model", "list_models"
 Kind = Literal["gguf", "folder"]
 
 DEFAULT = "default"
+_DEFAULT_NAMES = (DEFAULT, DEFAULT_WHEEL.model_label)
 _KINDS: Mapping[str, Kind] = {"gguf": "gguf", "folder": "folder"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -48,11 +49,10 @@ def find_model(spec: str) -> ModelSource:
     Raises:
         ModelError: nothing is there, or it is not a model's file or folder; says what would be.
     """
-    if spec == DEFAULT:
+    if spec in _DEFAULT_NAMES:
         return _default()
     if spec.startswith(HUB_PREFIX):
-        name = spec.removeprefix(HUB_PREFIX)
-        return ModelSource("folder", fetch_from_hub(name), name)
+        return _from_hub(spec)
     if _NAME.fullmatch(spec) and _entry_path(spec).exists():
         return _added(spec)
     path = _existing(spec)
@@ -67,7 +67,7 @@ def find_model(spec: str) -> ModelSource:
 
 
 def add_model(path: Path | str, name: str | None = None) -> ModelSource:
-    """Check that the model at `path` can be read, and remember it under a name.
+    """Check that the model at `path`, or `hub:org/name`, can be read, and remember it by a name.
 
     The name is made from the file's own where none is given. Adding the same path again under the
     same name changes nothing.
@@ -75,12 +75,17 @@ def add_model(path: Path | str, name: str | None = None) -> ModelSource:
     Raises:
         ModelError: the model cannot be read, or the name is not legal or means another model.
     """
-    found = _at(Path(path).expanduser())
-    source = ModelSource(found.kind, found.path.resolve(), name or _name_for(found.path))
-    if source.name == DEFAULT or not _NAME.fullmatch(source.name):
+    if isinstance(path, str) and path.startswith(HUB_PREFIX):
+        found = _from_hub(path)
+        own_name = _legal_name(found.name.partition("@")[0].rpartition("/")[2])
+    else:
+        found = _at(_existing(str(path)) or Path(path))
+        own_name = _legal_name(found.path.resolve().name.removesuffix(".gguf"))
+    source = ModelSource(found.kind, found.path.resolve(), own_name if name is None else name)
+    if source.name in _DEFAULT_NAMES or not _NAME.fullmatch(source.name):
         raise ModelError(
             f"{clean(source.name, 80, True)!r} cannot name a model; legal: up to 64 letters, "
-            f"digits, dots, dashes and underscores, and not {DEFAULT!r}"
+            f"digits, dots, dashes and underscores, and none of {', '.join(_DEFAULT_NAMES)}"
         )
     if source.kind == "gguf":
         inspect_gguf(source.path)
@@ -141,9 +146,14 @@ def _at(path: Path) -> ModelSource:
     raise fault(path, "is no model; a .gguf file or a folder with config.json would be")
 
 
-def _name_for(path: Path) -> str:
-    stem = path.resolve().stem if path.is_file() else path.resolve().name
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64]
+def _from_hub(spec: str) -> ModelSource:
+    name = spec.removeprefix(HUB_PREFIX)
+    return ModelSource("folder", fetch_from_hub(name), name)
+
+
+def _legal_name(text: str) -> str:
+    """`text` with what a name may not hold made into dashes; may be empty."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64]
 
 
 def _entry_path(name: str) -> Path:

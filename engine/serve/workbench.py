@@ -16,12 +16,14 @@ from engine.capabilities import Capabilities
 from engine.config import Build, EngineConfig, Resolved, RunConfig, resolve
 from engine.knobs import Value, find_knob
 from engine.machine import Ceilings, MachineProfile, current_wait_policy, load_profile, save_profile
+from engine.measure.bench import bench
 from engine.measure.calibrate import calibrate
 from engine.measure.noise import NoiseWatch
 from engine.measure.quality import QualityBook
 from engine.measure.shelf import Shelf
 from engine.measure.trial_runner import TrialRunner
 from engine.messages import (
+    Bench,
     Calibrate,
     Calibrated,
     Chat,
@@ -67,6 +69,7 @@ class Workbench:
             Configure: self.configure,
             RunTrial: self.trial,
             Chat: self.chat,
+            Bench: self.rates,
         }
         return {command: _then_release(handler) for command, handler in table.items()}
 
@@ -144,6 +147,20 @@ class Workbench:
         torch.set_num_threads(config.run.threads)
         network = self._network(shelf, config.run.precision, desk)
         return chat.answer(command, loaded, network, config, desk)
+
+    def rates(self, command: Bench, desk: Desk) -> Event:
+        """Prefill and decode rates beside this machine's ceilings. Raises InputError, Aborted."""
+        _, shelf = self._model()
+        machine = self._measure(desk)
+        return bench(
+            shelf,
+            machine,
+            self._capabilities,
+            desk.emit,
+            desk.aborted,
+            peers=command.peers,
+            job=desk.job,
+        )
 
     def _model(self) -> tuple[LoadedModel, Shelf]:
         if self._loaded is None or self._shelf is None:

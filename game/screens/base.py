@@ -90,11 +90,15 @@ class HallScreen(Screen[ScreenResultType]):
         """The screen's own widgets, above the key strip."""
         yield from ()
 
+    told = False
+    """True once the screen has its widgets and their texts, so that they can be set again."""
+
     def on_mount(self) -> None:
+        self.told = True
         self.retell()
 
     def on_screen_resume(self) -> None:
-        if self.is_mounted:
+        if self.told:
             self.retell()
 
     def retell(self) -> None:

@@ -177,7 +177,7 @@ class LedgerScreen(HallScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         super().on_resize(event)
-        if self.is_mounted:
+        if self.told:
             self.retell()
 
     def key_words(self, binding_id: str) -> str | None:

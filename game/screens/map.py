@@ -93,6 +93,8 @@ class MapScreen(HallScreen[None]):
         if before is not None and self.standing.passed != before.passed:
             self._stand()
         super().on_screen_resume()
+        self.hall.check_engine()
+        self.hall.tell_notices()
 
     def _stand(self) -> None:
         """Choose the hall where the player stands: theirs, or the next once that is passed."""
@@ -165,7 +167,7 @@ class MapScreen(HallScreen[None]):
 
     def _show_detail(self, view: HallView) -> None:
         text, hall = self.session.stage_text(view.stage), self.standing.halls[view.stage]
-        width = PANEL_CELLS - PANEL_MARGIN if self._wide else self.size.width - 4
+        width = PANEL_CELLS - PANEL_MARGIN if self._wide else max(self.size.width - 4, 20)
         detail = hall_detail(self.say, view, text, hall, width, self._wide)
         self.query_one("#detail", Static).update(detail)
 
@@ -214,7 +216,7 @@ class MapScreen(HallScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         super().on_resize(event)
-        if self.is_mounted and self._standing is not None:
+        if self.told:
             self.retell()
 
     # What the keys do

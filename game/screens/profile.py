@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from engine.clean import clean
 from game.screens.base import HallScreen
+from game.screens.too_small import too_small
 from game.widgets.cells import pad
 from game.widgets.door import Door, DoorText, door_region
 from game.widgets.runes import RuneField
@@ -74,6 +75,8 @@ class LanguageScreen(HallScreen[None]):
         self._place_door()
 
     def _place_door(self) -> None:
+        if too_small(self.size):
+            return
         door = door_region(self.size - (0, 1), len(LANGUAGES))
         self.query_one(RuneField).open_door(door)
         self.query_one(Door).place(door)

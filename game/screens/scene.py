@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.timer import Timer
 
 from game.attempt import Told
@@ -223,7 +224,7 @@ class SceneScreen(InHallScreen):
             if on
         ]
         place = f"{self.visit.text.name}  {self.index + 1}/{len(self.lines)}"
-        self.dialogue.border_subtitle = "  ".join((*modes, place))
+        self.dialogue.border_subtitle = Content("  ".join((*modes, place)))
 
     def key_words(self, binding_id: str) -> str | None:
         if binding_id == "go_on":

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from game.screens.base import HallScreen
+from game.screens.too_small import too_small
 from game.waking import EngineState
 from game.widgets.door import Door, DoorText, door_region
 from game.widgets.engine_line import EngineLine
@@ -31,6 +32,7 @@ class TitleScreen(HallScreen[None]):
         super().__init__()
         self._chosen = 0
         self._debt = 0
+        self._account = ""
         self._others = False
 
     def body(self) -> ComposeResult:
@@ -47,7 +49,10 @@ class TitleScreen(HallScreen[None]):
 
     def retell(self) -> None:
         known = self.session.profile is not None
-        self._debt = self.session.standing().debt if known else 0
+        standing = self.session.standing()
+        self._debt = standing.debt if known else 0
+        rank = self.say(f"map.rank.{standing.rank}")
+        self._account = self.say("title.account", debt=self._debt, rank=rank) if known else ""
         self._others = not known and bool(self.session.profiles())
         self.query_one(RuneField).show(self.hall.script, self._debt)
         self._show_door()
@@ -58,13 +63,13 @@ class TitleScreen(HallScreen[None]):
     def _show_door(self) -> None:
         entries = self.entries()
         self._chosen = min(self._chosen, len(entries) - 1)
-        known = self.session.profile is not None
         text = DoorText(
             name=self.say("title.name"),
             under_name=self.hall.printable(self.say("title.under_name")),
             motto=self.say("title.motto"),
             entries=tuple((entry, self.say(f"title.{entry}")) for entry in entries),
-            account=self.say("title.account", debt=self._debt) if known else "",
+            account=self._account,
+            owing=self._debt > 0,
         )
         self.query_one(Door).show(text, self._chosen, self.hall.here_mark)
 
@@ -82,7 +87,7 @@ class TitleScreen(HallScreen[None]):
         self._place_door()
 
     def _place_door(self) -> None:
-        if not self.size:
+        if too_small(self.size):
             return
         wall = self.size - (0, 2)
         door = door_region(wall, len(self.entries()))

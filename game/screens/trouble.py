@@ -120,12 +120,12 @@ class TroubleScreen(HallScreen[None]):
 
     def _heard(self, progress: FetchProgress) -> None:
         self._fetching = progress
-        if self.is_mounted:
+        if self.told:
             self.retell()
 
     def _fetched(self, fault: str) -> None:
         self._fetching, self._fetch_fault = None, fault
-        if self.is_mounted:
+        if self.told:
             self.retell()
         if not fault:
             self.hall.wake_engine()

@@ -40,6 +40,7 @@ class VerdictScreen(InHallScreen):
     VerdictScreen Picture { padding: 0 2; }
     VerdictScreen #word { margin-top: 1; }
     VerdictScreen #goals { margin-top: 1; }
+    VerdictScreen #goals.-empty { display: none; }
     VerdictScreen #rest { margin-top: 1; }
     VerdictScreen Dial { margin: 1 2 0 2; }
     VerdictScreen #ledger { margin-top: 1; }
@@ -95,6 +96,7 @@ class VerdictScreen(InHallScreen):
 
     def _arrange(self) -> None:
         """The set piece stands above where there is room; else it is one key away."""
+        self.query_one("#goals", Picture).set_class(not self.outcome.verdict.goals, "-empty")
         for piece in self.query(HallPiece):
             piece.display = (
                 self._room_for_piece or self.has_class("-piece")

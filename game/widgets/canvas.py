@@ -104,13 +104,19 @@ class Canvas:
             if column + width > self.columns:
                 return
             if column >= 0:
-                first = row * self.columns + column
-                self._sign[first] = sign
-                self._ink[first] = ink
-                for extra in range(1, width):
-                    self._sign[first + extra] = ""
-                    self._ink[first + extra] = ink
+                self._place(row * self.columns + column, sign, width, ink)
             column += width
+
+    def _place(self, first: int, sign: str, width: int, ink: Ink) -> None:
+        """A sign of `width` cells; a wide one that it half covers is blanked, not torn."""
+        last = first + width
+        if self._sign[first] == "":
+            self._sign[first - 1] = " "
+        if last % self.columns and self._sign[last] == "":
+            self._sign[last] = " "
+        for cell in range(first, last):
+            self._sign[cell] = sign if cell == first else ""
+            self._ink[cell] = ink
 
     def write_centred(self, column: int, row: int, text: str, ink: Ink) -> None:
         """Words about `column`, moved inward where the edge is near."""

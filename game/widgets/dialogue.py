@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
+from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
@@ -81,7 +82,7 @@ class Dialogue(Drawn):
     ) -> None:
         """A new line; or `again`, the same one told in another language, as far as it was."""
         self.who, self.text, self.replies, self.speed = who, text, tuple(replies), speed
-        self.border_title = name or None
+        self.border_title = Content(name) if name else None
         for voice in ("narrator", "elder", "wall", "player"):
             self.set_class(voice == who, f"-{voice}")
         if not again:

@@ -17,13 +17,14 @@ _AIRY_HEIGHT = 32  # rows of wall above which the door is drawn with more air
 
 @dataclass(frozen=True)
 class DoorText:
-    """What stands in the door. `entries` are (id, words); `account` may be empty."""
+    """What stands in the door. `entries` are (id, words); `account` is the debt, or empty."""
 
     name: str
     under_name: str
     motto: str
     entries: tuple[tuple[str, str], ...]
     account: str = ""
+    owing: bool = False
 
 
 def door_region(wall: Size, entries: int) -> Region:
@@ -74,7 +75,7 @@ class Door(Widget):
             *_menu(text.entries, self._chosen, self._mark),
             *([Content("")] if airy else []),
             Content(""),
-            Content.styled(text.account, "$violet"),
+            Content.styled(text.account, "$violet" if text.owing else "$cyan-bright"),
         ]
         return Content("\n").join(_centred(line, width) for line in lines)
 

@@ -17,7 +17,7 @@ def plain_number(value: float, digits: int = 3) -> str:
         return "0"
     places = digits - 1 - floor(log10(abs(value)))
     rounded = round(value, places)
-    text = f"{rounded:,.{max(min(places, 9), 0)}f}"
+    text = f"{rounded:,.{max(min(places, 15), 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -17,7 +17,8 @@ Pace = Literal["still", "timed", "free"]
 """still: one picture. timed: 2 Hz, while a clock runs. free: 15 Hz."""
 
 FRAME_SECONDS: dict[Pace, float] = {"still": 0.0, "timed": 0.5, "free": 1 / 15}
-PAIR_COLUMNS = 52
+PAIR_COLUMNS = 44
+"""Cells that one pair of rods needs beside another."""
 
 
 @dataclass(frozen=True)

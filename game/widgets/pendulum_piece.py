@@ -10,7 +10,7 @@ from game.widgets.drawn import Picture
 from game.widgets.figures import plain_number, times
 from game.widgets.hall_piece import HallPiece
 from game.widgets.ink import Line, Run
-from game.widgets.pendulum import Pendulum, Twin
+from game.widgets.pendulum import PAIR_COLUMNS, Pendulum, Twin
 from game.widgets.roof import Point, Roof, RoofWords, draw_roof
 from game.widgets.swing import Rhythm
 
@@ -58,7 +58,8 @@ class PendulumPiece(HallPiece):
         known = self.frame.measured
         shown = [build for build in self._order() if known.rates(build) != Rates()]
         order: tuple[BuildName, ...] = ("reference", "candidate")
-        if len(shown) == 2 and self.size.width >= 104:
+        if len(shown) == 2 and self.query_one(Pendulum).size.width >= 2 * PAIR_COLUMNS:
+            # Side by side they keep their places, whichever is on the clock.
             shown = list(order)
         return [self._twin(build) for build in shown or [order[0]]]
 

@@ -15,6 +15,7 @@ from game.widgets.cells import pad, pad_left
 from game.widgets.figures import duration, operations, size
 from game.widgets.ink import Ink, Line, Run
 
+_AMOUNT, _TIME = 7, 7
 PART_INK: Mapping[str, Ink] = {
     "weights": "bronze",
     "kv": "wall",
@@ -92,9 +93,8 @@ def _bars(
 ) -> list[Line]:
     times = {"bandwidth": least.bandwidth, "compute": least.compute, "launch": least.launch}
     name_width = max(cell_len(words.limits[name]) for name, _ in amounts)
-    text_width = max(len(text) for _, text in amounts)
-    time_width = max(len(duration(seconds)) for seconds in times.values())
-    bar = max(width - name_width - text_width - time_width - 5, 2)
+    # The same for every phase, so that the bars of both stand in one column.
+    bar = max(width - name_width - _AMOUNT - _TIME - 4, 2)
     lines: list[Line] = []
     for name, text in amounts:
         seconds = times[name]
@@ -103,9 +103,9 @@ def _bars(
         lines.append(
             (
                 Run(" " + pad(words.limits[name], name_width) + " ", "text" if first else "dim"),
-                Run(pad_left(text, text_width) + " ", "dim"),
+                Run(pad_left(text, _AMOUNT) + " ", "dim"),
                 *draw_bar(seconds / least.seconds, bar, "bronze" if first else "wall", plain),
-                Run(" " + pad_left(duration(seconds), time_width), ink),
+                Run(" " + pad_left(duration(seconds), _TIME), ink),
             )
         )
     return lines

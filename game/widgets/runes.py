@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
 from textual.color import Color
 from textual.geometry import Region
 from textual.strip import Strip
@@ -89,7 +88,6 @@ class RuneField(Widget):
         self._seed = seed
         self._beat = 0  # half seconds since the start
         self._door: Region | None = None
-        self._glow: tuple[tuple[int, ...], ...] = ()
         self._timer: Timer | None = None
 
     def show(self, script: Script, debt: int) -> None:
@@ -101,7 +99,6 @@ class RuneField(Widget):
         """Leave `door` free of runes and let its light fall on those around it."""
         if door != self._door:
             self._door = door
-            self._light()
             self.refresh()
 
     def drift(self, moving: bool) -> None:
@@ -123,16 +120,9 @@ class RuneField(Widget):
         moved = range((self._beat + 1) % 2, self.size.width // PITCH, 2)
         self.refresh(*(Region(column * PITCH, 0, PITCH, height) for column in moved))
 
-    def on_resize(self, event: events.Resize) -> None:
-        self._light()
-
-    def _light(self) -> None:
-        self._glow = light_map(self.size.width // PITCH, self.size.height, self._door)
-
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        if y >= len(self._glow):
-            return Strip.blank(width, self.rich_style)
+        glow = light_map(width // PITCH, self.size.height, self._door)[y]
         opening = self._opening(y)
         signs = SIGNS[self._script]
         sparse = density(self._debt)
@@ -148,7 +138,7 @@ class RuneField(Widget):
             moved = (self._beat + 1 - column % 2) // 2
             place = scatter(column, y - moved, self._seed)
             cell = column * PITCH
-            if (place & 1023) >= limits[self._glow[y][column]] or (
+            if (place & 1023) >= limits[glow[column]] or (
                 opening and opening[0] < cell + 2 and cell < opening[1]
             ):
                 gap += PITCH
@@ -158,7 +148,7 @@ class RuneField(Widget):
                 gap = 0
             style = rune_style(
                 (place >> 10) % _SHADES,
-                self._glow[y][column],
+                glow[column],
                 ((place >> 12) & 255) < violet_limit,
             )
             sign = signs[(place >> 20) % len(signs)]
@@ -179,7 +169,7 @@ def light_map(columns: int, rows: int, door: Region | None) -> tuple[tuple[int, 
 
     Distances are in cells' heights; a cell is half as wide as it is high.
     """
-    if door is None:
+    if door is None or door.area <= 0:
         return ((0,) * columns,) * rows
     opening = door_rows(door)
     lit = []

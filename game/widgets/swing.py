@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, cos, pi, radians, sin
+from math import ceil, cos, floor, pi, radians, sin
 
 from game.widgets.canvas import ACROSS, DOWN, Canvas
 from game.widgets.ink import Ink, Line
@@ -86,8 +86,8 @@ def draw_rods(
     canvas = Canvas(columns, rows, plain)
     words = max((len(rod.words) for rod in rods), default=0)
     floor_dot = (rows - words) * DOWN
-    length = floor_dot - 9
     share = canvas.width / max(len(rods), 1)
+    length = min(floor_dot - 9, share * 0.9)
     reach = share / 2 - 5
     widest = min(WIDEST, reach / length) if length > 0 else 0.0
     canvas.line(share / 2 - 10, 1, canvas.width - share / 2 + 10, 1, "bronze", 2)
@@ -96,7 +96,7 @@ def draw_rods(
         if length >= DOWN:
             _draw_rod(canvas, rod, pivot, length, widest)
         for line, text in enumerate(rod.words):
-            row = rows - words + line
+            row = min(floor(length + 9) // DOWN + 1, rows - words) + line
             canvas.write_centred(int(pivot) // ACROSS, row, text, rod.ink if not line else "dim")
     for line, text in enumerate(middle):
         # Near the beam, where the rods' swing leaves the widest gap.

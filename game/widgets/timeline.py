@@ -21,6 +21,7 @@ PHASES: tuple[Phase, ...] = ("other", "prefill", "decode")
 INK_OF: dict[Phase, Ink] = {"other": "dim", "prefill": "bronze", "decode": "wall"}
 BAND_ROWS = 3
 _LEAST_STEP_DOTS = 3
+_LEAST_SECONDS = 1e-12  # nothing that a clock can tell from no time at all
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def draw_timeline(
     """
     canvas = Canvas(columns, band_rows + 2, plain)
     total = sum(part.seconds for part in parts) if total is None else total
-    if not parts or total <= 0:
+    if not parts or total < _LEAST_SECONDS:
         return canvas.lines()
     bottom = band_rows * DOWN
     step = 0

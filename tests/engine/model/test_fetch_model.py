@@ -44,6 +44,9 @@ if mode == "offline":
     print("ERROR: \\x1b[31mNo matching distribution\\x1b[0m found", file=sys.stderr)
     print("WARNING: you could upgrade pip", file=sys.stderr)
     sys.exit(1)
+if mode == "refused":
+    print("no such option: --dest", file=sys.stderr)
+    sys.exit(2)
 if mode == "stalled":
     time.sleep(60)
 if mode == "empty":
@@ -151,6 +154,7 @@ def test_no_network_and_no_model_says_what_to_do(index: Index) -> None:
     with pytest.raises(FetchError) as caught:
         fetch_default(None, index.pin, index.command)
     message = str(caught.value)
+    assert "index could not be reached" in message
     assert "No matching distribution" in message and "\x1b" not in message
     assert index.pin.file_name in message and str(models_home()) in message
     assert not default_path(index.pin).exists()
@@ -259,6 +263,13 @@ def test_pip_that_stalls_is_stopped(index: Index, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="nothing for 1 seconds"):
         pip_download([*index.command, "download"], "tiny==1.0", room, print, stall_seconds=1.0)
     assert time.monotonic() - begin < 30
+
+
+def test_pips_own_refusal_is_passed_on(index: Index) -> None:
+    index.mode("refused")
+    with pytest.raises(FetchError, match="no such option") as caught:
+        fetch_default(None, index.pin, index.command)
+    assert "could not be reached" not in str(caught.value)
 
 
 def test_pip_that_is_not_there_or_gives_nothing(index: Index, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_every_truncation_is_refused(tiny_gguf, tmp_path: Path) -> None:
         info.start + info.size for info in read_header(tmp_path / "tiny.gguf").tensors.values()
     )
     path = tmp_path / "cut.gguf"
-    cuts = [*range(0, 400), *range(400, last, 997), last - 1]
+    cuts = [*range(0, 400, 3), *range(400, last, 1_999), last - 1]
     for cut in cuts:
         path.write_bytes(whole[:cut])
         with pytest.raises(ModelError, match="cut.gguf"):

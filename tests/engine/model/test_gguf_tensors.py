@@ -273,6 +273,35 @@ def test_divisors_of_another_rule_are_refused(tiny_gguf, tmp_path: Path) -> None
         inspect_gguf(path)
 
 
+@pytest.mark.parametrize("divisor", [0.0, -1.0, float("nan"), float("inf")])
+def test_divisors_that_cannot_be(divisor: float, tiny_gguf, tmp_path: Path) -> None:
+    divisors = np.full(HEAD_DIM // 2, divisor, dtype=np.float32)
+    path = tiny_gguf(tensors={"rope_freqs.weight": divisors}).write(tmp_path / "tiny.gguf")
+    with pytest.raises(ModelError, match="rope_freqs"):
+        inspect_gguf(path)
+
+
+def test_damaged_headers_load_or_are_refused(tiny_gguf, tmp_path: Path, own_cache: Path) -> None:
+    """Whatever a few wrong bytes before the data say, nothing but ModelError comes of it."""
+    whole = tiny_gguf(kind=Kind.Q4_0).write(tmp_path / "whole.gguf")
+    raw = whole.read_bytes()
+    start = min(info.start for info in inspect_gguf(whole).header.tensors.values())
+    random = np.random.default_rng(11)
+    path = tmp_path / "damaged.gguf"
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(raw)
+        for place in random.integers(0, start, random.integers(1, 4)):
+            damaged[place] = random.choice([0, 1, 255, random.integers(256)])
+        path.write_bytes(damaged)
+        try:
+            load_model(ModelSource("gguf", path, "damaged"))
+        except ModelError as error:
+            assert "damaged.gguf" in str(error) or "chat template" in str(error)
+            refused += 1
+    assert refused > 100
+
+
 def test_file_that_shrinks_after_the_check(tiny_gguf, tmp_path: Path) -> None:
     path = tiny_gguf().write(tmp_path / "tiny.gguf")
     layout = inspect_gguf(path)

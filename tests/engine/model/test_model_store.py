@@ -27,6 +27,7 @@ def test_default_is_found_once_it_was_fetched() -> None:
     default_path().write_bytes(b"GGUF")
     expected = ModelSource("gguf", default_path(), "SmolLM2-135M-Instruct")
     assert find_model("default") == expected
+    assert find_model(expected.name) == expected
     assert list_models() == (expected,)
 
 
@@ -93,7 +94,9 @@ def test_a_name_means_one_model(tiny_gguf, tmp_path: Path) -> None:
     assert find_model("tiny").path == first
 
 
-@pytest.mark.parametrize("name", ["default", "../up", "a/b", ".hidden", "", "x" * 65, "a b"])
+@pytest.mark.parametrize(
+    "name", ["default", "SmolLM2-135M-Instruct", "../up", "a/b", ".hidden", "", "x" * 65, "a b"]
+)
 def test_names_that_are_not_legal(name: str, tiny_gguf, tmp_path: Path) -> None:
     path = tiny_gguf().write(tmp_path / "…….gguf")  # leaves no name of its own either
     with pytest.raises(ModelError, match="cannot name a model"):
@@ -171,6 +174,20 @@ def test_hub_models_are_fetched_by_the_hubs_client(
     assert isinstance(wanted, list)
     assert "*.safetensors" in wanted
     assert not any(".bin" in pattern or pattern == "*" for pattern in wanted)
+
+
+@pytest.mark.oracle
+def test_hub_models_can_be_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(tmp_path))
+    added = add_model("hub:org/tiny-1.5@main")
+    assert added == ModelSource("folder", tmp_path, "tiny-1.5")
+    assert find_model("tiny-1.5") == added
 
 
 def test_hub_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

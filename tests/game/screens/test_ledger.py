@@ -17,8 +17,6 @@ from game.widgets.record_detail import local_time
 from saves.documents import Record
 
 
-
-
 async def test_records_stand_newest_first_with_what_they_did_to_the_debt(tmp_path: Path) -> None:
     app = LatencyWallApp(make_session(tmp_path, "en", records=a_journey()))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -110,16 +108,31 @@ async def test_a_practice_record_is_kept_and_charges_nothing(tmp_path: Path) -> 
         assert "the ledger does not count it" in text_of(app)
 
 
-@pytest.mark.parametrize("debts", [(0,), (0, 5), (0, 5, 8, 6), tuple(range(400))])
-def test_the_curve_ends_where_the_debt_does(debts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("debts", "first_row", "last_row"),
+    [
+        ((0,), None, None),  # one point makes no line
+        ((0, 5), 2, 0),
+        ((0, 5, 8, 6), 2, 0),  # 6 of 8 lies in the upper third
+        ((0, 9, 1), 2, 2),
+        (tuple(range(400)), 2, 0),
+        ((0, 0, 0), 2, 2),
+    ],
+)
+def test_the_curve_begins_at_nothing_owed_and_ends_at_the_debt(
+    debts: tuple[int, ...], first_row: int | None, last_row: int | None
+) -> None:
     lines = [plain(line) for line in debt_curve(debts, 20, 3, plain=True)]
     assert [len(line) for line in lines] == [20, 20, 20]
-    last = max((len(line.rstrip()), row) for row, line in enumerate(lines))[1]
-    most = max(debts)
-    at_top = most > 0 and debts[-1] == most
-    assert (last == 0) is at_top or most == 0
-    if len(debts) > 1:
-        assert lines[2][0] != " ", "it begins at nothing owed"
+    first = [row for row, line in enumerate(lines) if line[0] != " "]
+    last = [row for row, line in enumerate(lines) if line[-1] != " "]
+    assert (
+        max(first, default=None),
+        (last or [None])[-1 if debts[-1] < max(debts) / 2 else 0],
+    ) == (
+        first_row,
+        last_row,
+    )
 
 
 def test_a_time_that_is_no_time_is_shown_as_it_came() -> None:

@@ -25,8 +25,7 @@ from game.widgets.runes import SIGNS, RuneField, density, door_rows, light_map
 def field_lines(app: LatencyWallApp) -> list[str]:
     field = app.screen.query_one(RuneField)
     return [
-        "".join(segment.text for segment in field.render_line(y))
-        for y in range(field.size.height)
+        "".join(segment.text for segment in field.render_line(y)) for y in range(field.size.height)
     ]
 
 
@@ -212,4 +211,4 @@ async def test_the_debt_is_told_in_the_door(tmp_path: Path) -> None:
     app = LatencyWallApp(make_session(tmp_path, "en", records=a_journey()))
     async with app.run_test(size=(80, 24)):
         # 5 for the wrong choice, 1 for the far dial, 2 for the failed trial, -2 for two crowns.
-        assert "Latency debt 6" in text_of(app)
+        assert "Debt 6   Nascent Soul IV, middle" in text_of(app)

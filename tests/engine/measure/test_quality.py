@@ -1,0 +1,170 @@
+"""KL, top-1 and perplexity against naive float64 formulas and a distribution worked by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import engine.measure.quality as quality_module
+from engine.measure.quality import (
+    FEWEST_SCORED,
+    QualityBook,
+    QualityError,
+    compare_scores,
+    measure_quality,
+    windows,
+)
+from engine.model.config import ModelConfig
+from engine.model.llama import Llama
+from engine.run.scoring import logits
+
+Configs = Callable[..., ModelConfig]
+Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
+
+
+def naive(
+    reference: torch.Tensor, candidate: torch.Tensor, targets: list[int]
+) -> tuple[float, int, float, float]:
+    kl = equal = theirs = ours = 0.0
+    for p_row, q_row, target in zip(reference.tolist(), candidate.tolist(), targets, strict=True):
+        p_sum, q_sum = sum(map(math.exp, p_row)), sum(map(math.exp, q_row))
+        p = [math.exp(value) / p_sum for value in p_row]
+        q = [math.exp(value) / q_sum for value in q_row]
+        kl += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+        equal += p.index(max(p)) == q.index(max(q))
+        theirs -= math.log(p[target])
+        ours -= math.log(q[target])
+    return kl, int(equal), theirs, ours
+
+
+def test_comparison_equals_the_naive_formula() -> None:
+    generator = torch.Generator().manual_seed(1)
+    reference = torch.randn(40, 50, generator=generator) * 3
+    candidate = reference + torch.randn(40, 50, generator=generator)
+    targets = torch.randint(50, (40,), generator=generator)
+    found = compare_scores(reference, candidate, targets)
+    kl, equal, theirs, ours = naive(reference, candidate, targets.tolist())
+    assert found.kl == pytest.approx(kl, rel=1e-5)
+    assert (found.equal, found.scored) == (equal, 40)
+    assert found.reference_nll == pytest.approx(theirs, rel=1e-5)
+    assert found.candidate_nll == pytest.approx(ours, rel=1e-5)
+
+
+def test_a_distribution_worked_by_hand() -> None:
+    """P = (1/2, 1/4, 1/4), Q = (1/4, 1/2, 1/4): KL = ln 2 / 4, and the tops differ."""
+    p = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    q = torch.tensor([[0.25, 0.5, 0.25]]).log()
+    found = compare_scores(p, q, torch.tensor([0]))
+    assert found.kl == pytest.approx(math.log(2) / 4, rel=1e-6)
+    assert found.equal == 0
+    assert math.exp(found.candidate_nll - found.reference_nll) == pytest.approx(2.0)
+
+
+def test_windows_cover_the_text_from_end_to_end_and_score_enough() -> None:
+    text = list(range(3000))
+    found = windows(text, context=8192)
+    assert found[0][0] == 0 and found[-1][-1] == 2999
+    assert sum(len(window) - 1 for window in found) >= FEWEST_SCORED
+    assert all(window == text[window[0] : window[0] + len(window)] for window in found)
+
+
+def test_a_small_context_gets_more_and_shorter_windows() -> None:
+    found = windows(list(range(5000)), context=65)
+    assert all(len(window) == 65 for window in found)
+    assert sum(len(window) - 1 for window in found) >= FEWEST_SCORED
+
+
+def test_a_text_too_short_to_score_is_refused() -> None:
+    with pytest.raises(ValueError, match="too short"):
+        windows(list(range(2000)), context=8192)
+    with pytest.raises(ValueError, match="too short"):
+        windows([1], context=8192)
+
+
+@pytest.fixture
+def small_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 tokens are enough for a test: three windows of 101."""
+    monkeypatch.setattr(quality_module, "FEWEST_SCORED", 300)
+    monkeypatch.setattr(quality_module, "WINDOW", 101)
+
+
+TEXT = [(37 * place + place // 7) % 256 for place in range(400)]
+
+
+def test_quality_of_a_rounded_model_equals_the_formula_on_its_scores(
+    tiny_config: Configs, tiny_tensors: Tensors, small_score: None
+) -> None:
+    config = tiny_config()
+    reference = Llama(config, tiny_tensors(config), "float32")
+    candidate = Llama(config, tiny_tensors(config), "bfloat16")
+    heard: list[tuple[int, int]] = []
+    found = measure_quality(reference, candidate, TEXT, lambda *done: heard.append(done))
+    kl = equal = theirs = ours = 0.0
+    for start in (0, 150, 299):
+        window = TEXT[start : start + 101]
+        rows = naive(
+            logits(reference, window[:-1]).double(),
+            logits(candidate, window[:-1]).double(),
+            window[1:],
+        )
+        kl, equal = kl + rows[0], equal + rows[1]
+        theirs, ours = theirs + rows[2], ours + rows[3]
+    assert found.scored_tokens == 300 and heard[-1] == (300, 300)
+    assert found.kl == pytest.approx(kl / 300, rel=0.05, abs=1e-6) and found.kl > 0
+    assert found.top1 == pytest.approx(equal / 300, abs=0.01)
+    assert found.perplexity_ratio == pytest.approx(math.exp((ours - theirs) / 300), rel=1e-3)
+
+
+def test_full_precision_against_itself_is_the_identity(
+    tiny_config: Configs, tiny_tensors: Tensors, small_score: None
+) -> None:
+    config = tiny_config()
+    model = Llama(config, tiny_tensors(config), "float32")
+    found = measure_quality(model, model, TEXT)
+    assert (found.kl, found.top1, found.perplexity_ratio) == (0.0, 1.0, 1.0)
+    twin = Llama(config, tiny_tensors(config), "float32")
+    measured = measure_quality(model, twin, TEXT)
+    assert (measured.kl, measured.top1) == (pytest.approx(0.0, abs=1e-9), 1.0)
+
+
+def test_a_broken_model_is_named_by_precision_and_layer(
+    tiny_config: Configs, tiny_tensors: Tensors, small_score: None
+) -> None:
+    config = tiny_config(layers=3)
+    tensors = tiny_tensors(config)
+    reference = Llama(config, tensors, "float32")
+    tensors["layers.1.down"] = tensors["layers.1.down"].clone()
+    tensors["layers.1.down"][0, 0] = math.inf
+    broken = Llama(config, tensors, "bfloat16")
+    with pytest.raises(QualityError, match=r"bfloat16 .* layer 1"):
+        measure_quality(reference, broken, TEXT)
+
+
+def test_the_reference_must_be_full_precision(tiny_config: Configs, tiny_tensors: Tensors) -> None:
+    config = tiny_config()
+    rounded = Llama(config, tiny_tensors(config), "bfloat16")
+    with pytest.raises(ValueError, match="against the float32 model"):
+        measure_quality(rounded, rounded, TEXT)
+
+
+def test_a_figure_is_measured_once_for_a_model_precision_and_kernel_path(
+    tiny_config: Configs, tiny_tensors: Tensors, byte_tokenizer: Any, monkeypatch: Any
+) -> None:
+    calls = []
+
+    def counted(*arguments: Any) -> str:
+        calls.append(arguments)
+        return "measured"
+
+    monkeypatch.setattr(quality_module, "measure_quality", counted)
+    config = tiny_config()
+    reference = Llama(config, tiny_tensors(config), "float32")
+    candidate = Llama(config, tiny_tensors(config), "bfloat16")
+    book = QualityBook()
+    for digest, model in (("a", candidate), ("a", candidate), ("b", candidate), ("a", reference)):
+        book.look_up(digest, reference, model, byte_tokenizer)
+    assert len(calls) == 3

@@ -1,0 +1,208 @@
+"""Timing on a clock that tells the time it is told to."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from engine.measure.timing import (
+    Episode,
+    OutputFault,
+    collector_off,
+    episodes_for,
+    merge,
+    output_digest,
+    run_episode,
+    warm_up,
+)
+from engine.metrics import check_sample, tpot
+from engine.schedule.sequence import SamplingParams
+
+
+@dataclass
+class FakeClock:
+    """Nanoseconds; moves only when told."""
+
+    now: int = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pass_ms(self, milliseconds: float) -> None:
+        self.now += round(milliseconds * 1e6)
+
+
+@dataclass
+class ScriptedEngine:
+    """Prefills one request a step, then decodes all together; each step takes its given time."""
+
+    clock: FakeClock
+    prefill_ms: float = 30.0
+    decode_ms: float = 10.0
+    adding_ms: float = 1.0
+    drop_token_at: int | None = None
+    requests: dict[int, list[int]] = field(default_factory=dict)
+    params: SamplingParams | None = None
+    waiting: list[int] = field(default_factory=list)
+    resets: int = 0
+    steps: int = 0
+    collected_while_timed: bool = False
+
+    def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
+        self.clock.pass_ms(self.adding_ms)
+        self.params = params
+        number = 100 + len(self.requests) + self.resets * 1000
+        self.requests[number] = []
+        self.waiting.append(number)
+        return number
+
+    @property
+    def has_work(self) -> bool:
+        assert self.params is None or self.params.ignore_eos
+        limit = 0 if self.params is None else self.params.max_tokens
+        return any(len(tokens) < limit for tokens in self.requests.values()) and self.steps < 500
+
+    def step(self) -> SimpleNamespace:
+        self.steps += 1
+        self.collected_while_timed |= gc.isenabled()
+        if self.waiting:
+            self.clock.pass_ms(self.prefill_ms)
+            number = self.waiting.pop(0)
+            self.requests[number].append(7)
+            return SimpleNamespace(phase="prefill", tokens={number: 7})
+        self.clock.pass_ms(self.decode_ms)
+        given = dict.fromkeys(self.requests, 8)
+        for tokens in self.requests.values():
+            tokens.append(8)
+        if self.drop_token_at == self.steps:
+            given.popitem()
+        return SimpleNamespace(phase="decode", tokens=given)
+
+    def reset(self) -> None:
+        self.resets += 1
+        self.requests.clear()
+        self.waiting.clear()
+
+
+def test_a_run_is_split_into_its_phases() -> None:
+    clock = FakeClock(5_000_000)
+    engine = ScriptedEngine(clock)
+    episode = run_episode(engine, [[1, 2, 3]] * 2, 4, clock)
+    sample = episode.sample
+    assert (sample.batch, sample.prompt_tokens, sample.output_tokens) == (2, 3, 4)
+    assert sample.other_seconds == pytest.approx(0.002)
+    assert sample.prefill_seconds == pytest.approx(0.060)
+    assert sample.step_seconds == pytest.approx((0.010,) * 3)
+    assert sample.ttft == pytest.approx((0.032, 0.062))
+    assert sample.wall_seconds == pytest.approx(0.092)
+    assert episode.outputs == ((7, 8, 8, 8),) * 2
+    check_sample(sample)
+    assert tpot(sample) == pytest.approx(((0.092 - 0.032) + (0.092 - 0.062)) / 2 / 3)
+
+
+def test_time_between_steps_belongs_to_neither_phase() -> None:
+    clock = FakeClock()
+    heard: list[tuple[str, int]] = []
+
+    def slow_listener(phase: str, number: int) -> None:
+        heard.append((phase, number))
+        clock.pass_ms(2)
+
+    sample = run_episode(ScriptedEngine(clock), [[1]], 3, clock, slow_listener).sample
+    assert heard == [("prefill", 1), ("decode", 1), ("decode", 2)]
+    assert sample.step_seconds == pytest.approx((0.010, 0.010))
+    # the listener's last call comes after the last step, so after the run
+    assert sample.other_seconds == pytest.approx(0.001 + 2 * 0.002)
+
+
+def test_a_missing_token_is_a_fault_and_not_a_fast_run() -> None:
+    clock = FakeClock()
+    with pytest.raises(OutputFault, match="request 1 gave 3 tokens instead of 4"):
+        run_episode(ScriptedEngine(clock, drop_token_at=4), [[1], [2]], 4, clock)
+
+
+def test_the_collector_rests_while_the_clock_runs() -> None:
+    clock = FakeClock()
+    engine = ScriptedEngine(clock)
+    assert gc.isenabled()
+    run_episode(engine, [[1]], 3, clock)
+    assert not engine.collected_while_timed and gc.isenabled()
+    with pytest.raises(RuntimeError), collector_off():
+        raise RuntimeError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collector_off():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "episodes"), [(1.0, 1), (0.05, 1), (0.0499, 2), (0.02, 3), (0.001, 50), (0.0, 1000)]
+)
+def test_a_timed_unit_lasts_fifty_milliseconds(seconds: float, episodes: int) -> None:
+    assert episodes_for(seconds) == episodes
+
+
+def test_a_units_sample_is_the_mean_of_its_episodes_and_still_adds_up() -> None:
+    clock = FakeClock()
+    fast = run_episode(ScriptedEngine(clock, decode_ms=10), [[1]], 3, clock)
+    slow = run_episode(ScriptedEngine(clock, decode_ms=20, prefill_ms=50), [[1]], 3, clock)
+    merged = merge([fast, slow])
+    assert merged.step_seconds == pytest.approx((0.015, 0.015))
+    assert merged.prefill_seconds == pytest.approx(0.040)
+    check_sample(merged)
+    assert merge([fast]) is fast.sample
+    assert merged.output_digest != fast.sample.output_digest
+
+
+def test_the_digest_tells_outputs_apart() -> None:
+    assert output_digest([[1, 2], [3]]) != output_digest([[1], [2, 3]])
+    assert output_digest([[12]]) != output_digest([[1, 2]])
+    assert output_digest([[1, 2], [3]]) == output_digest([(1, 2), (3,)])
+
+
+def scripted_runs(clock: FakeClock, seconds: Sequence[float]) -> Callable[[], float]:
+    script = iter(seconds)
+
+    def run() -> float:
+        taken = next(script)
+        clock.pass_ms(taken * 1000)
+        return taken
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs", "settled"),
+    [
+        ((1.0, 1.0, 1.0), 3, True),
+        ((3.0, 2.0, 1.0, 1.04), 4, True),
+        ((1.0, 1.0, 1.06, 1.07), 4, True),
+        ((1.0, 1.5) * 5, 10, False),
+        ((9.0, 5.0, 7.0), 3, False),  # 21 s have passed
+        ((25.0, 1.0, 1.0), 3, True),  # never fewer than three
+    ],
+)
+def test_warm_up_drops_runs_until_two_agree(
+    seconds: tuple[float, ...], runs: int, settled: bool
+) -> None:
+    clock = FakeClock()
+    warmed = warm_up(scripted_runs(clock, seconds), clock)
+    assert (warmed.runs, warmed.settled, warmed.seconds) == (runs, settled, seconds[runs - 1])
+
+
+def test_an_episode_keeps_what_was_asked_and_given() -> None:
+    clock = FakeClock()
+    episode = run_episode(ScriptedEngine(clock), [(5, 6)], 2, clock)
+    assert isinstance(episode, Episode)
+    assert episode.prompts == ((5, 6),) and episode.outputs == ((7, 8),)

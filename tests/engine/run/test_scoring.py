@@ -1,0 +1,43 @@
+"""Teacher-forced scores: the same in any chunks, and refused where they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from engine.model.llama import Llama
+from engine.run.scoring import logits, score_chunks
+
+Prompt = Callable[..., list[int]]
+
+
+@pytest.mark.parametrize("window", [None, 7])
+@pytest.mark.parametrize("chunk", [1, 5, 39, 40, 64])
+def test_chunks_do_not_change_the_scores(
+    make_model: Callable[..., Llama], prompt: Prompt, window: int | None, chunk: int
+) -> None:
+    model = make_model(window=window)
+    ids = prompt(40)
+    parts = list(score_chunks(model, ids, chunk))
+    assert [part.shape[0] for part in parts[:-1]] == [chunk] * (len(parts) - 1)
+    got = torch.cat(parts)
+    assert got.dtype == torch.float32 and got.shape == (40, 96)
+    torch.testing.assert_close(got, logits(model, ids), rtol=0, atol=2e-5)
+
+
+def test_a_score_knows_nothing_of_what_follows(model: Llama, prompt: Prompt) -> None:
+    ids = prompt(30)
+    changed = [*ids[:20], *prompt(10, 9)]
+    before, after = logits(model, ids), logits(model, changed)
+    assert torch.equal(before[:20], after[:20])
+    assert not torch.allclose(before[21:], after[21:], atol=1e-2)
+
+
+def test_what_cannot_be_scored_is_refused(model: Llama) -> None:
+    for ids in ([], [1] * 201):
+        with pytest.raises(ValueError, match="1 to 200 can"):
+            score_chunks(model, ids)
+    with pytest.raises(ValueError, match="at least 1"):
+        score_chunks(model, [1, 2], 0)

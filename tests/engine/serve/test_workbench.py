@@ -1,0 +1,238 @@
+"""What stays on the bench between commands, with the measuring rooms stood in for."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from engine.capabilities import Capabilities
+from engine.knobs import KnobError
+from engine.machine import Ceilings, MachineProfile, load_profile, save_profile
+from engine.messages import (
+    Abort,
+    AnyCommand,
+    Bench,
+    Calibrate,
+    Calibrated,
+    Configure,
+    Event,
+    Load,
+    Loaded,
+    Ready,
+    RunTrial,
+    Shutdown,
+)
+from engine.model.config import ModelConfig
+from engine.model.errors import ModelError
+from engine.model.store import ModelSource
+from engine.serve import workbench
+from engine.serve.failures import Aborted, InputError
+from engine.serve.jobs import Desk
+from engine.serve.workbench import Workbench, full_names
+from engine.trial import Fault, TrialSpec
+
+MACHINE = Capabilities(
+    device="cpu",
+    device_name="test",
+    physical_cores=4,
+    logical_cores=8,
+    memory_bytes=2**30,
+    instruction_set="AVX2",
+    torch_version="2.13.0",
+    python_version="3.11",
+    platform="test",
+    precisions={"float32": "", "bfloat16": "", "float16": ""},
+    linear_forms=("plain",),
+)
+MODEL = ModelConfig("llama", 1, 8, 1, 1, 8, 16, 32, 512, 1e4, 1e-5, True)
+PROFILE = MachineProfile(
+    1,
+    MACHINE.fingerprint,
+    "2025-11-29",
+    3,
+    "passive",
+    Ceilings(1e10, {"float32": 1e11}, 1e-6),
+    0.01,
+)
+SPEC = TrialSpec("pendulum", "paired", {"batch": 8}, {"schedule.batch": 1}, seed=1)
+
+
+class Model(SimpleNamespace):
+    """Stands in for a LoadedModel; can be weakly referred to."""
+
+
+@dataclass
+class Rooms:
+    """What the stood-in rooms saw and shall answer."""
+
+    bench: Workbench
+    events: list[Event]
+    models: list[weakref.ref[Model]]
+    calibrations: list[MachineProfile]
+    specs: list[TrialSpec]
+    faults: tuple[Fault, ...] = ()
+    raised_ceilings: Ceilings | None = None
+    stopped: bool = False
+
+    def ask(self, command: Any) -> Any:
+        desk = Desk(command.job, self.events.append, lambda: self.stopped)
+        return self.bench.handlers()[type(command)](command, desk)
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
+    monkeypatch.setenv("LATENCY_WALL_CACHE", str(tmp_path))
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    rooms = Rooms(Workbench(MACHINE), [], [], [], [])
+
+    def find(spec: str) -> ModelSource:
+        if spec == "lost":
+            raise ModelError("no model is called 'lost'")
+        return ModelSource("gguf", Path(spec), spec)
+
+    def load(source: ModelSource) -> Model:
+        gc.collect()
+        assert not [ref for ref in rooms.models if ref() is not None], "two models in memory"
+        if source.name == "broken":
+            raise ModelError("broken: is cut short")
+        model = Model(config=MODEL, name=source.name, digest="d", source=str(source.path))
+        model.tensors = {}
+        model.tokenizer = None
+        rooms.models.append(weakref.ref(model))
+        return model
+
+    def calibrate(capabilities: Capabilities, *_: Any, **more: Any) -> MachineProfile:
+        profile = msgspec.structs.replace(PROFILE, measured_at=f"{len(rooms.calibrations)}")
+        rooms.calibrations.append(profile)
+        save_profile(profile)
+        return profile
+
+    class Runner:
+        def __init__(self, *_: Any, remember: Callable[[Ceilings], None], **more: Any) -> None:
+            self.remember = remember
+
+        def run(self, job: int, spec: TrialSpec) -> Any:
+            rooms.specs.append(spec)
+            if rooms.raised_ceilings is not None:
+                self.remember(rooms.raised_ceilings)
+            return SimpleNamespace(faults=rooms.faults)
+
+    monkeypatch.setattr(workbench, "find_model", find)
+    monkeypatch.setattr(workbench, "load_model", load)
+    monkeypatch.setattr(workbench, "calibrate", calibrate)
+    monkeypatch.setattr(workbench, "TrialRunner", Runner)
+    yield rooms
+
+
+def test_a_second_model_is_read_after_the_first_was_let_go(rooms: Rooms) -> None:
+    for name in ("one", "two"):
+        loaded = rooms.ask(Load(1, name))
+        assert isinstance(loaded, Loaded)
+        assert loaded.name == name
+
+
+def test_a_model_that_is_not_there_leaves_the_one_that_is(rooms: Rooms) -> None:
+    rooms.ask(Load(1, "one"))
+    with pytest.raises(ModelError):
+        rooms.ask(Load(2, "lost"))
+    assert isinstance(rooms.ask(Configure(3, {})), Ready)
+
+
+def test_a_model_that_cannot_be_read_leaves_none(rooms: Rooms) -> None:
+    rooms.ask(Load(1, "one"))
+    with pytest.raises(ModelError):
+        rooms.ask(Load(2, "broken"))
+    with pytest.raises(InputError, match="load one first"):
+        rooms.ask(Configure(3, {}))
+
+
+def test_a_load_that_was_stopped_leaves_none(rooms: Rooms) -> None:
+    rooms.stopped = True
+    with pytest.raises(Aborted):
+        rooms.ask(Load(1, "one"))
+    rooms.stopped = False
+    with pytest.raises(InputError):
+        rooms.ask(Configure(2, {}))
+
+
+@pytest.mark.parametrize("command", [Configure(1, {}), RunTrial(1, SPEC), Bench(1)])
+def test_without_a_model_the_player_is_told(rooms: Rooms, command: Any) -> None:
+    with pytest.raises(InputError, match="no model is loaded"):
+        rooms.ask(command)
+
+
+def test_configure_takes_the_calibrated_threads(rooms: Rooms) -> None:
+    rooms.ask(Load(1, "one"))
+    assert rooms.ask(Configure(2, {})).config.run.threads == MACHINE.physical_cores
+    save_profile(PROFILE)
+    ready = rooms.ask(Configure(3, {"batch": 8}))
+    assert ready.config.run.threads == PROFILE.threads
+    assert ready.config.schedule.batch == 8
+    assert rooms.calibrations == []
+
+
+def test_a_profile_that_stands_is_not_measured_again_unless_asked(rooms: Rooms) -> None:
+    save_profile(PROFILE)
+    assert rooms.ask(Calibrate(1)).profile == PROFILE
+    assert rooms.calibrations == []
+    assert rooms.ask(Calibrate(2, force=True)).profile == rooms.calibrations[0]
+
+
+@pytest.mark.parametrize(("policy", "restart"), [("active", True), ("passive", False)])
+def test_another_wait_policy_asks_for_a_restart(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch, policy: str, restart: bool
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    answer = rooms.ask(Calibrate(1))
+    assert isinstance(answer, Calibrated)
+    assert answer.restart is restart
+
+
+def test_a_trial_measures_the_machine_once_and_names_its_knobs_in_full(rooms: Rooms) -> None:
+    rooms.ask(Load(1, "one"))
+    for job in (2, 3):
+        rooms.ask(RunTrial(job, SPEC))
+    assert len(rooms.calibrations) == 1
+    assert rooms.specs[0].build == {"schedule.batch": 8}
+    assert rooms.specs[0].reference == {"schedule.batch": 1}
+
+
+def test_two_noisy_trials_in_a_row_have_the_machine_measured_again(rooms: Rooms) -> None:
+    rooms.ask(Load(1, "one"))
+    rooms.faults = (Fault("noise"),)
+    for job in (2, 3):
+        rooms.ask(RunTrial(job, SPEC))
+    assert len(rooms.calibrations) == 1
+    for job in (4, 5):
+        rooms.ask(RunTrial(job, SPEC))
+    assert len(rooms.calibrations) == 2
+
+
+def test_raised_ceilings_are_kept(rooms: Rooms) -> None:
+    rooms.ask(Load(1, "one"))
+    rooms.raised_ceilings = Ceilings(9e10, {"float32": 9e11}, 1e-6)
+    rooms.ask(RunTrial(2, SPEC))
+    kept = load_profile(MACHINE.fingerprint)
+    assert kept is not None
+    assert kept.ceilings == rooms.raised_ceilings
+    assert kept.threads == PROFILE.threads
+
+
+def test_every_command_that_is_answered_has_a_handler(rooms: Rooms) -> None:
+    assert set(rooms.bench.handlers()) == set(get_args(AnyCommand)) - {Abort, Shutdown}
+
+
+def test_names_are_completed_and_wrong_ones_refused() -> None:
+    assert full_names({"batch": 8, "run.threads": 1}) == {"schedule.batch": 8, "run.threads": 1}
+    with pytest.raises(KnobError, match=r"nearest: schedule\.batch"):
+        full_names({"bacth": 8})
+    with pytest.raises(InputError, match=r"schedule\.batch is set twice"):
+        full_names({"batch": 8, "schedule.batch": 4})

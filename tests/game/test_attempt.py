@@ -1,0 +1,137 @@
+"""A visit to a hall: which step may follow which, and when a guess is scored."""
+
+from __future__ import annotations
+
+import pytest
+from canned_trials import make_verdict
+from sealed_records import make_record
+
+from game.attempt import Attempt, FlowError, hints_on_record, truth_was_shown
+from game.outcome import Outcome
+from saves.documents import GuessRecord
+from story.loader import load_stages
+
+STAGE = next(stage for stage in load_stages() if stage.id == "pendulum")
+
+
+def outcome(case: str, truth: float | None = 34.0) -> Outcome:
+    return Outcome(
+        stage="pendulum",
+        build={},
+        verdict=make_verdict("pendulum", case),  # type: ignore[arg-type]
+        result=None,
+        record=None,
+        guess=GuessRecord(18.0, truth, None, None),
+        debt_before=0,
+        debt_after=0,
+    )
+
+
+def at_forge() -> Attempt:
+    attempt = Attempt(STAGE)
+    attempt.move("guess")
+    attempt.seal(18.0)
+    attempt.move("forge")
+    return attempt
+
+
+def judged(case: str, truth: float | None = 34.0) -> Attempt:
+    attempt = at_forge()
+    attempt.move("trial")
+    attempt.judged(outcome(case, truth))
+    return attempt
+
+
+@pytest.mark.parametrize(
+    "room", ["counsel", "forge", "trial", "verdict", "aftermath", "insight", "arrival"]
+)
+def test_nothing_but_the_guess_follows_the_arrival(room: str) -> None:
+    with pytest.raises(FlowError):
+        Attempt(STAGE).move(room)  # type: ignore[arg-type]
+
+
+def test_the_forge_is_closed_until_the_guess_is_sealed() -> None:
+    attempt = Attempt(STAGE)
+    attempt.move("guess")
+    with pytest.raises(FlowError, match="sealed"):
+        attempt.move("counsel")
+    for room in ("forge", "trial", "verdict"):
+        with pytest.raises(FlowError):
+            attempt.move(room)  # type: ignore[arg-type]
+
+
+def test_a_sealed_guess_cannot_be_changed() -> None:
+    attempt = at_forge()
+    with pytest.raises(FlowError):
+        attempt.seal(99.0)
+    assert attempt.guess == 18.0
+
+
+def test_one_does_not_leave_a_running_trial_nor_turn_its_knobs() -> None:
+    attempt = at_forge()
+    attempt.move("trial")
+    with pytest.raises(FlowError):
+        attempt.move("left")
+    with pytest.raises(FlowError):
+        attempt.turn("schedule.batch", 8)
+
+
+def test_an_aborted_trial_keeps_everything() -> None:
+    attempt = at_forge()
+    attempt.turn("schedule.batch", 8)
+    attempt.move("trial")
+    attempt.move("forge")
+    assert attempt.build["schedule.batch"] == 8 and attempt.guess == 18.0 and attempt.scored
+
+
+@pytest.mark.parametrize("case", ["fail", "straddle", "fault"])
+def test_only_a_pass_leads_to_the_insight(case: str) -> None:
+    attempt = judged(case)
+    attempt.move("aftermath")
+    with pytest.raises(FlowError, match="passed"):
+        attempt.move("insight")
+    attempt.move("forge")
+
+
+def test_a_pass_leads_to_the_insight_and_back_to_the_forge_for_more() -> None:
+    attempt = judged("pass")
+    for room in ("aftermath", "insight", "forge"):
+        attempt.move(room)  # type: ignore[arg-type]
+
+
+def test_the_guess_is_scored_until_the_truth_is_shown() -> None:
+    assert judged("fault", truth=None).scored, "an invalid trial shows nothing"
+    for case in ("pass", "fail"):
+        assert not judged(case).scored
+    assert not Attempt(STAGE, truth_known=True).scored
+
+
+@pytest.mark.parametrize(
+    ("case", "scene"),
+    [("pass", "passed"), ("fail", "failed"), ("straddle", "undecided"), ("fault", "undecided")],
+)
+def test_each_verdict_has_its_scene(case: str, scene: str) -> None:
+    assert judged(case).aftermath_scene == scene
+
+
+def test_foreign_knobs_are_refused_and_reset_gives_the_default_build() -> None:
+    attempt = at_forge()
+    with pytest.raises(FlowError, match=r"workload\.prompt"):
+        attempt.turn("workload.prompt", 16)
+    attempt.turn("schedule.batch", 64)
+    attempt.reset()
+    assert attempt.build == dict(STAGE.build)
+
+
+def test_what_is_on_record_is_known() -> None:
+    told = make_record("pendulum", guess=GuessRecord(18.0, 34.0, 1.9, False))
+    void = make_record("pendulum", guess=GuessRecord(18.0, None, None, None))
+    assert truth_was_shown("pendulum", [void, told])
+    assert not truth_was_shown("pendulum", [void])
+    assert not truth_was_shown("gate", [told])
+    assert hints_on_record("pendulum", []) == 0
+
+
+def test_hints_stop_at_three() -> None:
+    attempt = at_forge()
+    assert [attempt.take_hint() for _ in range(5)] == [1, 2, 3, 3, 3]
