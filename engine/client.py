@@ -17,7 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from engine.client_conversation import Conversation, Limits, OnEvent, WorkerDied
+from engine.client_conversation import Conversation, OnEvent
+from engine.client_terms import Limits, WorkerDied
 from engine.machine import worker_environment
 from engine.messages import AnyCommand, AnyEvent, Calibrated, Failed, Hello, Load, Loaded
 from engine.serve.lifeline import PARENT_VARIABLE
@@ -74,6 +75,7 @@ class WorkerClient:
         self._died = False
         self._restarts: deque[float] = deque()
         self._policy: dict[str, str] = {}
+        self._abort_asked = False
         self._last_job = 0
         self._model: str | None = None
         self._model_loaded = False
@@ -111,6 +113,7 @@ class WorkerClient:
             RestartLimit: it died too often lately.
         """
         async with self._lock:
+            self._abort_asked = False
             talk = await self._ensure()
             self._set_state("busy")
             try:
@@ -123,6 +126,7 @@ class WorkerClient:
 
         The job's own call returns Failed(kind="aborted"), or its answer where that was faster.
         """
+        self._abort_asked = True
         if self._talk is not None:
             await self._talk.abort()
 
@@ -152,6 +156,8 @@ class WorkerClient:
                 return restored
             self._model_loaded = True
             command = make_command(self._next_job())
+        if self._abort_asked:  # while the worker was starting: there was no job to stop yet
+            return Failed(job=command.job, kind="aborted", message="stopped")
         answer = await talk.run(command, on_event, deadline)
         if isinstance(command, Load) and isinstance(answer, Loaded):
             self._model, self._model_loaded = command.model, True

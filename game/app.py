@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual.app import App
@@ -36,7 +37,7 @@ class LatencyWallApp(App[None]):
 
     TITLE = "Latency Wall"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = "theme.tcss"
+    CSS_PATH = Path(__file__).with_name("theme.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", id="leave_app", show=False, priority=True),
         Binding("f2", "switch_language", id="language_app", show=False, priority=True),

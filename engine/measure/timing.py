@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -167,7 +168,7 @@ def episodes_for(seconds: float) -> int:
     """Episodes a timed unit needs to last 50 ms, where one takes `seconds`."""
     if seconds >= TIMED_UNIT_SECONDS:
         return 1
-    return min(-int(-TIMED_UNIT_SECONDS // max(seconds, 1e-6)), 1000)
+    return min(math.ceil(TIMED_UNIT_SECONDS / max(seconds, 1e-6) - 1e-9), 1000)
 
 
 def merge(episodes: Sequence[Episode]) -> RunSample:

@@ -42,8 +42,8 @@ class Dialogue(Drawn):
     }
     Dialogue.-wall { border: round $cyan-dim; border-title-color: $cyan-bright; }
     Dialogue.-narrator { border: round $border-blurred; }
-    App.-plain-glyphs Dialogue { border: ascii $bronze-dim; }
-    App.-plain-glyphs Dialogue.-wall { border: ascii $cyan-dim; }
+    Dialogue.-ascii { border: ascii $bronze-dim; }
+    Dialogue.-ascii.-wall { border: ascii $cyan-dim; }
     """
 
     class Completed(Message):
@@ -95,6 +95,7 @@ class Dialogue(Drawn):
         self.refresh()
 
     def on_mount(self) -> None:
+        self.set_class(self.plain_glyphs, "-ascii")
         self._timer = self.set_interval(TICK_SECONDS, self.tick, pause=True)
         self._wind()
 

@@ -28,11 +28,7 @@ from engine.messages import (
     decode_event,
     encode,
 )
-from engine.model.errors import ModelError
-from engine.serve.failures import Aborted, InputError, failure
-from engine.serve.lines import LineAssembler
-from engine.serve.outbox import Outbox
-from engine.serve.streams import LOGS_KEPT, bound_log, read_tail
+from engine.serve.streams import LOGS_KEPT
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_worker.py")))
 
@@ -258,123 +254,6 @@ def test_terminate_ends_a_busy_worker(worker: Speaker) -> None:
     assert worker.process.wait(5) == -signal.SIGTERM
 
 
-# The outbox
-
-
-class Pipe:
-    def __init__(self) -> None:
-        self.read_end, write_end = os.pipe()
-        self.write_end = write_end
-
-    def events(self) -> list[Event]:
-        """Everything written, once the writing end is closed."""
-        os.close(self.write_end)
-        with os.fdopen(self.read_end, "rb") as stream:
-            return [decode_event(line) for line in stream]
-
-
-def outbox(pipe: Pipe, rate: float = 20.0) -> Outbox:
-    return Outbox(pipe.write_end, on_broken=lambda: None, rate=rate)
-
-
-def test_of_fast_progress_the_last_one_counts_and_precedes_the_answer() -> None:
-    pipe = Pipe()
-    box = outbox(pipe)
-    for done in range(1, 1001):
-        box.put(Progress(1, "pairs", done, 1000))
-    box.put(Failed(1, "input", "the answer"))
-    box.put(Progress(2, "pairs", 0, 1))
-    assert box.flush(5)
-    events = pipe.events()
-    steps = [event.done for event in events if isinstance(event, Progress) and event.job == 1]
-    assert steps == sorted(steps)
-    assert steps[-1] == 1000
-    assert len(steps) < 100
-    assert [type(event) for event in events[-3:]] == [Progress, Failed, Progress]
-
-
-def test_events_of_one_kind_leave_at_most_at_the_rate() -> None:
-    """In t seconds at most 1 + 20 t of a kind, whatever this machine's speed."""
-    pipe = Pipe()
-    box = outbox(pipe)
-    begun = time.monotonic()
-    while time.monotonic() - begun < 0.5:
-        box.put(Tokens(1, "x", 1))
-        box.put(Progress(1, "pairs", 1, 2))
-        time.sleep(0.001)
-    assert box.flush(5)
-    taken = time.monotonic() - begun
-    events = pipe.events()
-    for kind in (Tokens, Progress):
-        assert sum(isinstance(event, kind) for event in events) <= 2 + 20 * taken
-
-
-def test_a_held_event_leaves_without_another_one_to_push_it() -> None:
-    pipe = Pipe()
-    box = outbox(pipe)
-    box.put(Tokens(1, "a", 1))
-    box.put(Tokens(1, "b", 2))
-    with os.fdopen(os.dup(pipe.read_end), "rb") as stream:
-        text = ""
-        while text != "ab":
-            event = decode_event(stream.readline())
-            assert isinstance(event, Tokens)
-            text += event.text
-
-
-def test_tokens_are_joined_in_order_and_carry_the_last_index() -> None:
-    pipe = Pipe()
-    box = outbox(pipe, rate=0.001)
-    for index, text in enumerate(["first", "the ", "二", "\n🙂"]):
-        box.put(Tokens(1, text, index))
-    assert box.flush(5)
-    texts = [event for event in pipe.events() if isinstance(event, Tokens)]
-    assert "".join(event.text for event in texts) == "firstthe 二\n🙂"
-    assert texts[-1].index == 3
-    assert len(texts) <= 2
-
-
-def test_a_broken_pipe_is_told_once_and_flush_does_not_wait() -> None:
-    pipe = Pipe()
-    told = threading.Event()
-    box = Outbox(pipe.write_end, on_broken=told.set)
-    os.close(pipe.read_end)
-    box.put(Progress(1, "pairs", 0, 1))
-    assert told.wait(5)
-    box.put(Progress(1, "pairs", 1, 1))
-    assert box.flush(5)
-    os.close(pipe.write_end)
-
-
-# Lines, failures, logs
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_lines_are_the_same_however_the_bytes_arrive(size: int) -> None:
-    data = b"one\n\ntwo words\n" + b"x" * 50 + b"\n" + b"y" * 51 + b"\nlast\nunfinished"
-    assembler = LineAssembler(limit=50)
-    lines: list[bytes | None] = []
-    for start in range(0, len(data), size):
-        lines += assembler.feed(data[start : start + size])
-    assert lines == [b"one", b"", b"two words", b"x" * 50, None, b"last"]
-
-
-def test_failures_have_their_kind() -> None:
-    told: list[tuple[Exception, str]] = [
-        (InputError("no"), "input"),
-        (ModelError("no such file"), "model"),
-        (Aborted(), "aborted"),
-        (MemoryError(), "memory"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "memory"),
-        (RuntimeError("shapes"), "internal"),
-        (ValueError("ours"), "internal"),
-    ]
-    for error, kind in told:
-        assert failure(3, error).kind == kind
-    assert failure(3, RuntimeError()).message == "RuntimeError"
-    assert failure(3, MemoryError()).message == "not enough memory"
-
-
 @process
 def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
@@ -389,37 +268,6 @@ def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
     kept = sorted(int(path.stem.removeprefix("worker-")) for path in logs.glob("*.log"))
     newest = [10**8 + number for number in range(20 - LOGS_KEPT + 1, 20)]
     assert kept == [speaker.process.pid, *newest]
-
-
-def test_a_log_past_its_bound_is_set_aside_while_writers_hold_it(tmp_path: Path) -> None:
-    script = """
-import os, pathlib, sys
-from engine.serve.streams import bound_log, take_streams
-streams = take_streams(pathlib.Path(sys.argv[1]))
-os.write(1, b"a" * 90)
-bound_log(streams.log, limit=100)
-os.write(1, b"b" * 90)
-bound_log(streams.log, limit=100)
-os.write(1, b"c")
-os.write(streams.events, str(streams.log).encode())
-"""
-    run = subprocess.run(
-        (sys.executable, "-c", script, str(tmp_path)), capture_output=True, text=True, check=True
-    )
-    log = Path(run.stdout)
-    assert log.read_text() == "c"
-    assert log.with_suffix(".old").read_text() == "a" * 90 + "b" * 90
-
-
-def test_a_log_tail_is_bounded_and_clean(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(b"x" * 9000 + b"\n\x1b]0;title\x07\xffend\x1b[31m\n")
-    tail = read_tail(log)
-    assert tail.endswith("\ufffdend")
-    assert "\x1b" not in tail
-    assert len(tail) <= 4096
-    assert read_tail(tmp_path / "none") == ""
-    bound_log(tmp_path / "none")
 
 
 @process

@@ -47,14 +47,14 @@ class Walk:
     async def begin_trial(self) -> None:
         """From the forge into a trial, its first events shown."""
         await self.press("enter")
-        for _ in range(20):
+        for _ in range(8):
             await self.pilot.pause()
         self.app.screen.beat()  # type: ignore[attr-defined]
         await self.pilot.pause()
 
     async def settle(self) -> None:
         """Let what was started come to its end."""
-        for _ in range(20):
+        for _ in range(8):
             await self.pilot.pause()
 
 

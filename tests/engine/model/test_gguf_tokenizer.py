@@ -148,8 +148,7 @@ def tokens_of_cut(pre_name: str, text: str, pieces: list[str], tmp_path: Path) -
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = [level.pre_tokenize_str(piece)[0][0] for piece in dict.fromkeys(pieces)]
     tokens = [*letters, *(word for word in words if len(word) > 1)]
-    metadata = {"model": "gpt2", "pre": pre_name, "tokens": tokens, "merges": ["a b"]}
-    metadata["tokens"] = [*tokens, "ab"]
+    metadata = {"model": "gpt2", "pre": pre_name, "tokens": [*tokens, "ab"], "merges": ["a b"]}
     path = write_tokenizer_gguf(tmp_path / "t.gguf", metadata, "llama")
     tokenizer = gguf_tokenizer(read_header(path))
     return [tokenizer.decode([token]) for token in tokenizer.encode(text)]

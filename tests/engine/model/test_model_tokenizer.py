@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from text_samples import SAMPLES
 from tokenizers import decoders
@@ -51,11 +51,12 @@ def test_ids_equal_transformers(own: Tokenizer, transformers_own, name: str) -> 
 @pytest.mark.oracle
 @settings(max_examples=150, deadline=None)
 @given(text=st.text(alphabet=COMMON, max_size=60))
+@example(text="<|im_end|>")
 def test_ids_equal_transformers_on_any_text(own: Tokenizer, transformers_own, text: str) -> None:
     """Of the digits, ASCII only: transformers' reading of the file leaves the digit rule out."""
     expected = transformers_own(text, add_special_tokens=False)["input_ids"]
     assert own.encode(text, special=True) == expected
-    assert own.decode(expected) == text
+    assert own.decode(own.encode(text)) == text  # plain: control tokens would vanish
 
 
 @pytest.mark.model
