@@ -21,9 +21,10 @@ def explain(error: Exception) -> int:
     Errors that are a `ValueError` (a knob, a stage, a model, a save, a setting) carry a sentence
     for the user. Anything else is a fault of the program: its traceback goes to a file.
     """
-    from engine.client import RestartLimit, WorkerDied
+    from engine.client import WorkerDied
+    from game.outcome import EngineUnavailable
 
-    if isinstance(error, (WorkerDied, RestartLimit)):
+    if isinstance(error, WorkerDied | EngineUnavailable):
         click.echo(clean(f"The engine process stopped: {error}"), err=True)
         return INVALID
     if isinstance(error, ValueError):

@@ -77,6 +77,9 @@ async def _trial(
     finally:
         progress.close()
         await session.close()
+    for notice in (*session.take_notices(), outcome.warning):
+        if notice:
+            talk(notice)
     if as_json:
         print_json(document(outcome))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
@@ -38,6 +38,14 @@ TINY = ModelConfig(
     tied_head=True,
 )
 CONFIG = EngineConfig(schedule=ScheduleConfig(batch=8), run=RunConfig(threads=1))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 class ByteTokenizer:
