@@ -214,11 +214,11 @@ class Conversation:
 
     def _hear_event(self, event: AnyEvent) -> None:
         job = self._job
+        said = event.message if isinstance(event, Failed) else type(event).__name__
         if job is None:
-            self._process.note(f"event without a job: {type(event).__name__}")
+            self._process.note(f"outside of a job: {said}")
             return
         if event.job != job.command.job:
-            said = event.message if isinstance(event, Failed) else type(event).__name__
             self._break("protocol", f"an event of job {event.job} in job {job.command.job}: {said}")
         elif isinstance(event, (Failed, ANSWERS[type(job.command)])):
             self._close_job(event)

@@ -20,7 +20,7 @@ from typing import NoReturn
 from engine.machine import current_wait_policy, latest_profile, worker_environment
 from engine.messages import PROTOCOL, Hello
 from engine.paths import log_home
-from engine.serve.jobs import Prepare, Prepared, Worker
+from engine.serve.jobs import Handlers, Prepare, Prepared, Worker
 from engine.serve.lifeline import Heartbeat, die_with_parent, end_now
 from engine.serve.streams import bound_log, take_streams
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run_worker(prepare: Prepare) -> NoReturn:
     """Take the standard streams and serve until told to end, or until the parent ends.
 
-    `prepare` runs once the heart beats; it returns the Hello and the table of handlers. The
+    `prepare` runs once the heart beats; it returns the Hello and what makes the handlers. The
     process then ends without tearing down: torch's threads have nothing left to say.
     """
     die_with_parent()
@@ -67,17 +67,15 @@ def set_environment(device: str) -> None:
 
 
 def prepare(device: str) -> Prepared:
-    """Look at the machine (this imports torch) and lay out the bench.
+    """Look at the machine (this imports torch); the bench is laid out after Hello.
 
     Raises ValueError for a device this version or this machine does not have.
     """
     if device not in DEVICES:
         raise ValueError(f"no kernels for device {device!r} here; this version has: cpu")
     from engine.detect import detect
-    from engine.serve.workbench import Workbench
 
     capabilities = detect()
-    bench = Workbench(capabilities)
     hello = Hello(
         job=0,
         protocol=PROTOCOL,
@@ -85,7 +83,13 @@ def prepare(device: str) -> Prepared:
         capabilities=capabilities,
         wait_policy=current_wait_policy(),
     )
-    return hello, bench.handlers()
+
+    def lay_out() -> Handlers:
+        from engine.serve.workbench import Workbench
+
+        return Workbench(capabilities).handlers()
+
+    return hello, lay_out
 
 
 if __name__ == "__main__":

@@ -56,8 +56,9 @@ Handler = Callable[[Any, Desk], Event]
 """Takes a command and a desk; returns the event that answers the job, or raises."""
 
 Handlers = Mapping[type[Command], Handler]
-Prepared = tuple[Hello, Handlers]
+Prepared = tuple[Hello, Callable[[], Handlers]]
 Prepare = Callable[[], Prepared]
+"""What a worker says first, and how it then gets its handlers, which takes more imports."""
 
 
 class Worker:
@@ -81,12 +82,13 @@ class Worker:
         """
         threading.Thread(target=self._read_forever, name="commands", daemon=True).start()
         try:
-            hello, handlers = prepare()
+            hello, lay_out = prepare()
+            self._outbox.put(hello)
+            handlers = lay_out()
         except Exception as error:
             self._outbox.put(self._explain(0, error))
             self._outbox.flush(_LAST_WORDS)
             return 1
-        self._outbox.put(hello)
         while (command := self._jobs.get()) is not None:
             self._outbox.put(self._answer(handlers, command))
         self._outbox.flush(_LAST_WORDS)

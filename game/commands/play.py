@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 
 import click
@@ -44,12 +45,16 @@ def open_game(
         raise click.UsageError(
             "the game needs a terminal; try `latency-wall trial gate` or `play --plain`"
         )
+    # Nothing made before the first frame is garbage: collecting costs some 40 ms of its 400.
+    # The application turns the collector back on once it is drawn.
+    gc.disable()
     from game.session import Session
 
     session = Session.open(profile=profile, worker=worker, device=device, model=model)
     if lang:
         session.update_settings(language=lang)
     if plain:
+        gc.enable()
         from game.plain import PlainGame
 
         return asyncio.run(PlainGame(session).play())

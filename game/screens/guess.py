@@ -33,7 +33,10 @@ _CHOICE_ACTIONS = frozenset({"pick", "move"})
 
 
 class GuessScreen(InHallScreen):
-    """Enter arms the seal and Enter again sets it; any other move lifts the hand."""
+    """Enter arms the seal and Enter again sets it; any other move lifts the hand.
+
+    An instrument nobody touched cannot be sealed: Enter, pressed on through a scene, is no guess.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "turn(-1)", id="turn"),
@@ -66,7 +69,8 @@ class GuessScreen(InHallScreen):
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit)
         self.armed = False
-        self.cursor = 0
+        self.touched = False
+        self.cursor = -1
         self.entry = ""
 
     @property
@@ -82,7 +86,7 @@ class GuessScreen(InHallScreen):
     @property
     def value(self) -> float | str:
         """What the instrument shows: the guess, if it were sealed now."""
-        return self.rule.choices[self.cursor] if self._choosing else self.dial.value
+        return self.rule.choices[max(self.cursor, 0)] if self._choosing else self.dial.value
 
     @property
     def _choosing(self) -> bool:
@@ -149,7 +153,7 @@ class GuessScreen(InHallScreen):
 
     def _show_seal(self) -> None:
         ink: Ink = "dim"
-        words = self.say("guess.unsealed_choice" if self._choosing else "guess.unsealed")
+        words = self.say(f"guess.{self._unsealed}")
         if self.entry:
             words, ink = self.say("guess.entry", entry=f"{self.entry}_"), "bronze"
         elif self.armed:
@@ -157,9 +161,16 @@ class GuessScreen(InHallScreen):
             words, ink = self.say("guess.armed", guess=shown), "danger"
         self._picture("seal").show(lambda width, _, plain: paragraph(words, width, ink))
 
+    @property
+    def _unsealed(self) -> str:
+        """The text that says what to do next: choose first, then take up the seal."""
+        step = "unsealed" if self.touched else "untouched"
+        return f"{step}_choice" if self._choosing else step
+
     def _moved(self) -> None:
         """The instrument was moved: the hand is off the seal."""
         self.armed = False
+        self.touched = True
         if self._choosing:
             self._picture("choices").refresh()
         self._show_seal()
@@ -194,7 +205,9 @@ class GuessScreen(InHallScreen):
             self.dial.set_value(float(self.entry))
 
     def action_move(self, steps: int) -> None:
-        self.cursor = (self.cursor + steps) % len(self.rule.choices)
+        first = 0 if steps > 0 else -1
+        place = first if self.cursor < 0 else self.cursor + steps
+        self.cursor = place % len(self.rule.choices)
         self._moved()
 
     def action_pick(self, place: int) -> None:
@@ -203,6 +216,8 @@ class GuessScreen(InHallScreen):
 
     def action_go_on(self) -> None:
         self.entry = ""
+        if not self.touched:
+            return
         if not self.armed:
             self.armed = True
             self._show_seal()
@@ -245,6 +260,8 @@ class GuessScreen(InHallScreen):
         return super().check_action(action, parameters)
 
     def key_words(self, binding_id: str) -> str | None:
+        if binding_id == "go_on" and not self.touched:
+            return None
         if binding_id == "go_on":
             return self.say("guess.key.seal_now" if self.armed else "guess.key.seal")
         if binding_id == "back":

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from engine.knobs import KNOBS
 from game.measured import Measured, settled
 from game.screens.base import HallScreen
+from game.waking import EngineState
 from game.widgets.gate_piece import GatePiece
 from game.widgets.hall_piece import Frame, HallPiece
 from game.widgets.keys import KeyHint
@@ -36,6 +37,7 @@ class InHallScreen(HallScreen[None]):
     def __init__(self, visit: StageRun) -> None:
         super().__init__()
         self.visit = visit
+        self._was_calm = False
 
     @property
     def attempt(self) -> Attempt:
@@ -76,6 +78,13 @@ class InHallScreen(HallScreen[None]):
     def retell(self) -> None:
         self.update_pieces()
         super().retell()
+
+    def engine_changed(self, state: EngineState) -> None:
+        """The engine began or ended something timed: move no faster than that allows."""
+        super().engine_changed(state)
+        if self._was_calm != self.calm:
+            self._was_calm = self.calm
+            self.update_pieces()
 
     def on_resize(self, event: events.Resize) -> None:
         """What fits has changed: the views of the set piece, the keys on the strip."""

@@ -130,7 +130,8 @@ class SceneScreen(InHallScreen):
 
     @property
     def _speed(self) -> int:
-        return self.session.settings.text_speed
+        """Characters a second; 0, all at once, while a clock runs that typing would disturb."""
+        return 0 if self.calm else self.session.settings.text_speed
 
     def _words(self) -> tuple[Speaker, str, tuple[str, ...]]:
         line = self.line

@@ -105,6 +105,9 @@ class TrialScreen(InHallScreen):
         self._dirty = True
 
     def engine_changed(self, state: EngineState) -> None:
+        # The end of the engine's waking is not the end of the trial's calm.
+        if not self._ended:
+            self.hall.set_calm(True)
         self._dirty = True
 
     def beat(self) -> None:

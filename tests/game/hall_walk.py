@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from game.app import LatencyWallApp
 from game.attempt import Attempt, Room
 from game.play import StageRun
+from game.screens.guess import GuessScreen
 from game.session import Session
 
 
@@ -41,6 +42,9 @@ class Walk:
             if self.attempt.room == room:
                 await self.pilot.pause()
                 return
+            if isinstance(self.app.screen, GuessScreen) and not self.app.screen.touched:
+                # An untouched instrument cannot be sealed.
+                await self.press("right", "a")
             await self.press("enter")
         raise AssertionError(f"still at {self.attempt.room}, not {room}, after {most} keys")
 

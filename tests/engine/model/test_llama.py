@@ -56,7 +56,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 TEXT = 90
 EXACT = 1e-3
-"""Largest difference of a float32 logit that rounding explains: the issue of this oracle."""
+"""Largest difference of a float32 logit that rounding explains."""
 
 
 def make(folder: Path, family: str, tokenizer: dict[str, object]) -> tuple[Any, ModelSource]:

@@ -61,6 +61,14 @@ async def test_enter_alone_never_passes_the_guess_unsealed(tmp_path: Path) -> No
         assert walk.engine.trials == []
 
 
+@pytest.mark.parametrize("stage", ["gate", "pendulum"])
+async def test_enter_pressed_on_and_on_seals_nothing(tmp_path: Path, stage: str) -> None:
+    """Who reads a scene with Enter must not lose a guess at its end."""
+    async with in_hall(tmp_path, stage) as walk:
+        await walk.press(*["enter"] * 40)
+        assert walk.attempt.room == "guess" and walk.attempt.guess is None
+
+
 async def test_no_key_leads_from_the_guess_to_a_trial(tmp_path: Path) -> None:
     async with in_hall(tmp_path) as walk:
         await walk.to("guess")
