@@ -31,7 +31,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Ceilings, prefill and decode rates, and the share of the ceiling reached."""
-    return asyncio.run(_bench(peers, recalibrate, model, worker, as_json))
+    return asyncio.run(_bench(peers, recalibrate, model, worker, device, as_json))
 
 
 def peers_installed() -> bool:
@@ -41,13 +41,18 @@ def peers_installed() -> bool:
 
 
 async def _bench(
-    peers: bool | None, recalibrate: bool, model: str, worker: str | None, as_json: bool
+    peers: bool | None,
+    recalibrate: bool,
+    model: str,
+    worker: str | None,
+    device: str,
+    as_json: bool,
 ) -> int:
     from engine.client import WorkerClient, worker_command
 
     progress = ProgressTalk(quiet=as_json and not sys.stderr.isatty())
     want_peers = peers if peers is not None else worker is None and peers_installed()
-    client = WorkerClient(worker_command(worker))
+    client = WorkerClient(worker_command(worker), device=device)
     done: AnyEvent
     try:
         await client.start()

@@ -52,13 +52,14 @@ def command(
         "top_p": top_p,
         "seed": seed,
     }
-    return asyncio.run(_chat(make, model, worker, as_json))
+    return asyncio.run(_chat(make, model, worker, device, as_json))
 
 
 async def _chat(
     fields: dict[str, str | int | float | dict[str, Value]],
     model: str,
     worker: str | None,
+    device: str,
     as_json: bool,
 ) -> int:
     from engine.client import WorkerClient, worker_command
@@ -67,7 +68,7 @@ async def _chat(
         if isinstance(event, Tokens) and not as_json:
             click.echo(clean(event.text), nl=False)
 
-    client = WorkerClient(worker_command(worker))
+    client = WorkerClient(worker_command(worker), device=device)
     try:
         await client.start()
         loaded = await client.run(lambda job: Load(job=job, model=model), stream, deadline=600)

@@ -40,7 +40,7 @@ def command(device: str, model: str, worker: str | None, as_json: bool) -> int:
         python_version(),
         *package_owners(),
         model_at_hand(model),
-        *asyncio.run(engine_findings(worker)),
+        *asyncio.run(engine_findings(worker, device)),
         terminal_size(),
         terminal_text(),
         data_folder(),
@@ -95,13 +95,13 @@ def model_at_hand(name: str) -> Finding:
     return Finding("model", "ok", f"{source.name} at {source.path}")
 
 
-async def engine_findings(worker: str | None) -> list[Finding]:
+async def engine_findings(worker: str | None, device: str) -> list[Finding]:
     """Start the engine process and let it say what it has."""
     from engine.client import WorkerClient, WorkerDied, worker_command
 
     from engine.machine import load_profile
 
-    client = WorkerClient(worker_command(worker))
+    client = WorkerClient(worker_command(worker), device=device)
     try:
         hello = await client.start()
     except (WorkerDied, OSError, ValueError) as error:

@@ -10,8 +10,13 @@ import sys
 
 import click
 
+from game.commands.options import device_option
+
 
 @click.command("worker")
-def command() -> None:
+@device_option
+def command(device: str) -> None:
     """The engine process: commands on stdin, events on stdout (JSON Lines)."""
-    os.execv(sys.executable, [sys.executable, "-m", "engine.worker"])
+    # `-P`: a folder named `engine` in the current directory must not be taken for ours.
+    arguments = ["-P", "-m", "engine.worker", "--device", device]
+    os.execv(sys.executable, [sys.executable, *arguments])

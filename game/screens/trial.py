@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engine.price import Price
     from game.play import StageRun
 
+TIMED_PHASES = frozenset({"calibrating", "warmup", "pairs", "timeline"})
 DRAW_SECONDS = 0.5
 PATIENCE_SECONDS = 1.0
 """How long an abort may take before the player is back in the forge all the same."""
@@ -152,8 +153,11 @@ class TrialScreen(InHallScreen):
             lines.append((Run(self.say("trial.order"), "dim"),))
         else:
             lines += [(), ()]
-        note = "trial.stopping" if self.stopping else "trial.calm"
-        return lines + paragraph(self.say(note), width, "danger" if self.stopping else "dim")
+        timed = progress is not None and progress.phase in TIMED_PHASES
+        note = "trial.calm" if timed else "trial.untimed"
+        if self.stopping:
+            return lines + paragraph(self.say("trial.stopping"), width, "danger")
+        return lines + paragraph(self.say(note), width, "dim")
 
     def _progress(self) -> tuple[str, float, float | None]:
         """Words, share done, seconds left: of the trial, or of the engine's waking before it."""

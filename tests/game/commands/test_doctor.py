@@ -18,7 +18,7 @@ class StillClient:
 
     trouble: Exception | None = None
 
-    def __init__(self, command=None) -> None:
+    def __init__(self, command=None, device="cpu") -> None:
         self.command = command
 
     async def start(self) -> Hello:
