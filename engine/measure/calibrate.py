@@ -109,6 +109,7 @@ def calibrate(
         shapes,
         step_seconds=0.3,
         precisions=tuple(name for name, reason in capabilities.precisions.items() if not reason),
+        ceiling_threads=(capabilities.physical_cores,),
         pairs=NOISE_PAIRS,
     )
     report = run(final, best.wait_policy, FINAL_DEADLINE, aborted)

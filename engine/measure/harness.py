@@ -18,6 +18,7 @@ from engine.measure.timing import (
     Prompts,
     TimedEngine,
     WarmUp,
+    collector_off,
     episodes_for,
     merge,
     run_episode,
@@ -86,10 +87,11 @@ class Harness:
             Aborted: the player stopped the trial.
         """
         batch, length = self.config.schedule.batch, self.config.workload.prompt
-        episodes = [
-            self._episode([prompt[:length] for prompt in prompts[first : first + batch]])
-            for first in range(0, self.prompts_needed, batch)
-        ]
+        with collector_off():
+            episodes = [
+                self._episode([prompt[:length] for prompt in prompts[first : first + batch]])
+                for first in range(0, self.prompts_needed, batch)
+            ]
         sample = merge(episodes)
         self.timed.append(episodes[0])
         self._samples.append(sample)

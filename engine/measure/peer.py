@@ -50,8 +50,12 @@ def missing(config: ModelConfig) -> str:
     return ""
 
 
-def load_peer(config: ModelConfig, tensors: Mapping[str, Tensor], precision: str) -> PeerRun:
-    """transformers' model of this shape with these weights, greedy, output length fixed."""
+def build_peer(config: ModelConfig, tensors: Mapping[str, Tensor], precision: str) -> Any:
+    """transformers' model of this shape with these weights, ready to run.
+
+    Raises:
+        ValueError: the weights do not fit its shape.
+    """
     import transformers
 
     made, built = _CONFIGS[config.family]
@@ -77,7 +81,12 @@ def load_peer(config: ModelConfig, tensors: Mapping[str, Tensor], precision: str
     absent = [name for name in found.missing_keys if name != "lm_head.weight"]
     if absent or found.unexpected_keys:
         raise ValueError(f"the peer's weights do not fit: {absent} {found.unexpected_keys}")
-    model = model.to(DTYPES[precision]).eval()
+    return model.to(DTYPES[precision]).eval()
+
+
+def load_peer(config: ModelConfig, tensors: Mapping[str, Tensor], precision: str) -> PeerRun:
+    """The peer's `generate`: greedy, batch 1, output length fixed. Raises as `build_peer`."""
+    model = build_peer(config, tensors, precision)
 
     def run(prompt: Sequence[int], output: int) -> tuple[float, float]:
         heard = _Moments()

@@ -7,6 +7,7 @@ the command line, and reads a ProbeReport as JSON from stdout.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import msgspec
 import torch
 
 from engine.machine import Ceilings
-from engine.measure.ceilings import measure_ceilings
+from engine.measure.ceilings import highest, measure_ceilings
 from engine.measure.timing import Clock, collector_off, system_clock
 from engine.serve.lifeline import die_with_parent
 from kernels.linear.dispatch import resolve
@@ -28,13 +29,15 @@ RUN_SECONDS = 0.1
 
 class ProbeTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`shapes` are the (N, K) of one layer's matrices. Steps are timed for `step_seconds`; with
-    `precisions` the ceilings are measured too, and then `pairs` A/A pairs."""
+    `precisions` the ceilings are measured too, and then `pairs` A/A pairs. A ceiling belongs to
+    the machine and not to a thread count: it is the best over `threads` and `ceiling_threads`."""
 
     threads: int
     layers: int
     shapes: tuple[tuple[int, int], ...]
     step_seconds: float = 1.0
     precisions: tuple[str, ...] = ()
+    ceiling_threads: tuple[int, ...] = ()
     ceiling_seconds: float = 5.0
     pairs: int = 0
 
@@ -56,13 +59,22 @@ def probe(task: ProbeTask, clock: Clock = system_clock) -> ProbeReport:
             step()
         with collector_off():
             steps = timed_steps(step, task.step_seconds, clock)
-        ceilings = None
-        if task.precisions:
-            ceilings = measure_ceilings(task.precisions, task.ceiling_seconds, clock)
+        ceilings = probe_ceilings(task, clock) if task.precisions else None
+        torch.set_num_threads(task.threads)
         repeats = max(round(RUN_SECONDS / fmean(steps)), 1)
         with collector_off():
             runs = tuple(timed_run(step, repeats, clock) for _ in range(2 * task.pairs))
     return ProbeReport(steps, runs, ceilings)
+
+
+def probe_ceilings(task: ProbeTask, clock: Clock) -> Ceilings:
+    """The best over every thread count, the time shared between them."""
+    counts = sorted({task.threads, *task.ceiling_threads})
+    found: list[Ceilings] = []
+    for threads in counts:
+        torch.set_num_threads(threads)
+        found.append(measure_ceilings(task.precisions, task.ceiling_seconds / len(counts), clock))
+    return functools.reduce(highest, found)
 
 
 def decode_like_step(layers: int, shapes: tuple[tuple[int, int], ...]) -> Callable[[], object]:

@@ -86,15 +86,19 @@ class WarmUp:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Collect garbage now and not while a run is timed: a collection takes tens of ms."""
-    was_on = gc.isenabled()
-    gc.collect()
+    """Collect young garbage now, and none while a run is timed: that would take tens of ms.
+
+    May be nested: an episode within a timed unit changes nothing.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.collect(1)
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        gc.enable()
 
 
 def run_episode(

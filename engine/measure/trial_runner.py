@@ -143,7 +143,8 @@ class TrialRunner:
         except (OutputFault, ArithmeticError) as error:
             what = clean(str(error), limit=300, one_line=True)
             seen.faults.append(Fault("wrong_output", {"what": what}))
-        self._check_floor(seen, {side: found.work for side, found in prices.items()})
+        threads = max(resolved.config.run.threads, reference_resolved.config.run.threads)
+        self._check_floor(seen, {side: found.work for side, found in prices.items()}, threads)
         noise = noise_fault(seen.pairs, seen.singles, (candidate.warmed, reference.warmed))
         if noise is not None:
             seen.faults.append(noise)
@@ -301,13 +302,14 @@ class TrialRunner:
             lambda done, total: desk.progress("quality", done, total),
         )
 
-    def _check_floor(self, seen: _Seen, work: Mapping[Side, PhaseWork]) -> None:
-        """A run beyond its ceiling has the ceiling measured once more before it is disbelieved."""
+    def _check_floor(self, seen: _Seen, work: Mapping[Side, PhaseWork], threads: int) -> None:
+        """A run beyond its ceiling has the ceiling measured once more before it is disbelieved,
+        with as many threads as the runs had."""
         beaten = beaten_floor(seen.pairs, seen.singles, work, self._ceilings)
         if beaten is None:
             return
         _, shapes = probe_shapes(self._shelf.config)
-        torch.set_num_threads(self._machine.threads)
+        torch.set_num_threads(threads)
         before = self._ceilings
         self._ceilings = self._tools.measure_again(before, work[beaten.side], shapes)
         if self._remember is not None and self._ceilings != before:

@@ -21,7 +21,7 @@ from game.widgets.cells import pad, pad_left
 from game.widgets.drawn import Picture
 from game.widgets.ink import Line, Run
 from game.widgets.knob_row import KnobRow, Stop, draw_knob
-from game.widgets.price_panel import PriceWords, draw_memory, draw_phase
+from game.widgets.price_panel import PriceWords, draw_least, draw_memory, draw_phase
 from game.widgets.roof import RoofWords, draw_roof
 from game.widgets.typesetting import paragraph
 
@@ -53,6 +53,7 @@ class ForgeScreen(InHallScreen):
     ForgeScreen #message { padding: 0 2; height: auto; margin-top: 1; }
     ForgeScreen #roof { height: 1fr; padding: 0 2; margin-top: 1; display: none; }
     ForgeScreen.-roomy #roof { display: block; }
+    ForgeScreen.-short #bench, ForgeScreen.-short #message { margin-top: 0; }
     ForgeScreen #past { width: 1fr; padding: 0 2; display: none; }
     ForgeScreen.-wide #past { display: block; }
     """
@@ -127,15 +128,16 @@ class ForgeScreen(InHallScreen):
 
     def _draw_title(self, width: int) -> list[Line]:
         left = f"{self.visit.text.name}  {self.say('forge.title')}"
+        room = max(width - cell_len(left) - 2, 8)
         guess = self.attempt.guess
         sealed = "" if guess is None else self.visit.guess_word(guess)
         right = self.say("forge.sealed", guess=sealed)
-        return [(Run(pad(left, width - 36), "bronze"), Run(pad_left(right, 36), "dim"))]
+        return [(Run(pad(left, width - room), "bronze"), Run(pad_left(right, room), "dim"))]
 
     def _draw_knobs(self, width: int, rows: int, plain: bool) -> list[Line]:
         lines: list[Line] = []
         for number, name in enumerate(self.stage.knobs):
-            if number:
+            if number and not self.short:
                 lines.append(())
             lines += draw_knob(self._row(number, name), width)
         return lines
@@ -168,6 +170,8 @@ class ForgeScreen(InHallScreen):
         ceilings = machine.ceilings if machine is not None else None
         whole = max(float(price.total), self._reference_bytes())
         lines = draw_memory(price.parts, whole, words, width, plain)
+        if self.short:
+            return lines + draw_least(price, ceilings, words, width)
         for head, work in ((words.decode, price.decode), (words.prefill, price.prefill)):
             lines += draw_phase(head, work, ceilings, price.precision, words, width, plain)
         return lines
@@ -205,10 +209,10 @@ class ForgeScreen(InHallScreen):
         outcome = self.attempt.outcome
         if outcome is not None and outcome.verdict.goals:
             return [
-                (Run(self.say("forge.goals.last"), "dim"),),
+                *paragraph(self.say("forge.goals.last"), width, "dim"),
                 *goal_rows(self.say, outcome.verdict.goals, width, plain),
             ]
-        lines: list[Line] = [(Run(self.say("forge.goals"), "dim"),)]
+        lines: list[Line] = paragraph(self.say("forge.goals"), width, "dim")
         names = [self.say(f"metric.{goal.metric}") for goal in self.stage.goals]
         wide = max(cell_len(name) for name in names)
         for name, goal in zip(names, self.stage.goals, strict=True):

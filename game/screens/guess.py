@@ -63,6 +63,8 @@ class GuessScreen(InHallScreen):
     GuessScreen #choices { margin-top: 1; }
     GuessScreen #stakes { margin-top: 1; }
     GuessScreen #seal { margin: 1 0; }
+    GuessScreen.-short #seal { margin: 1 0 0 0; }
+    GuessScreen.-short HallPiece { display: none; }
     """
     HELP_KEY: ClassVar[str] = "help.play.guess"
 

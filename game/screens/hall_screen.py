@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from game.play import StageRun
 
 KEY_GAP = 2
-_DROPPED_FIRST = ("leave", "language", "turn_fine", "ledger", "look_back", "help", "turn_view")
+_DROPPED_FIRST = (
+    "leave",
+    "language",
+    "turn_fine",
+    "ledger",
+    "look_back",
+    "help",
+    "turn_view",
+    "reset",
+    "choose",
+)
 PIECES: dict[str, type[HallPiece]] = {"gate": GatePiece, "pendulum": PendulumPiece}
 
 
@@ -76,6 +86,7 @@ class InHallScreen(HallScreen[None]):
             piece.set_pace("still" if self.reduced_motion else "timed" if self.calm else "free")
 
     def retell(self) -> None:
+        self.set_class(self.short, "-short")
         self.update_pieces()
         super().retell()
 
@@ -93,6 +104,11 @@ class InHallScreen(HallScreen[None]):
     def _sized(self) -> None:
         if self.is_mounted:
             self.retell()
+
+    @property
+    def short(self) -> bool:
+        """Below 24 rows: margins go, and what is said twice is said once."""
+        return self.app.size.height < 24
 
     def key_hints(self) -> list[KeyHint]:
         """What does not fit goes in this order; the hint, unlike elsewhere, stays to the last."""

@@ -28,11 +28,14 @@ class InsightScreen(SceneScreen):
     DEFAULT_CSS: ClassVar[str] = """
     InsightScreen #tablet { height: 1fr; padding: 1 2 0 2; }
     InsightScreen.-piece #tablet { height: auto; }
+    InsightScreen.-short #tablet { padding: 0 2; }
+    InsightScreen.-short Dialogue { height: 7; }
     """
     HELP_KEY: ClassVar[str] = "help.play.insight"
 
     def __init__(self, visit: StageRun) -> None:
         super().__init__(visit, "insight", visit.facts())
+        self._first = 0
 
     def body(self) -> ComposeResult:
         yield self.make_piece()
@@ -54,6 +57,14 @@ class InsightScreen(SceneScreen):
         self.dialogue.display = bool(self.lines)
 
     def _draw_tablet(self, width: int, rows: int, plain: bool) -> list[Line]:
+        """All of the tablet, or the part turned to where it is longer than its place."""
+        lines = self._tablet(width)
+        if rows and len(lines) > rows:
+            self._first = min(self._first, len(lines) - rows)
+            return lines[self._first : self._first + rows]
+        return lines
+
+    def _tablet(self, width: int) -> list[Line]:
         text = self.visit.text
         lines: list[Line] = [(Run(self.say("insight.title", hall=text.name), "bronze"),), ()]
         told: tuple[tuple[str, str | None, Ink], ...] = (
@@ -83,6 +94,27 @@ class InsightScreen(SceneScreen):
             self.visit.scene_over()
         else:
             super().action_go_on()
+
+    @property
+    def _overflow(self) -> int:
+        """Lines of the tablet beyond its place."""
+        tablet = self.query_one("#tablet", Picture)
+        width, height = tablet.content_size
+        return len(self._tablet(width)) - height if width > 1 and height > 0 else 0
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "turn_view" and self._overflow > 0:
+            return True
+        return super().check_action(action, parameters)
+
+    def action_turn_view(self) -> None:
+        """Turn a long tablet on; else the set piece's views."""
+        if self._overflow <= 0:
+            super().action_turn_view()
+            return
+        rows = self.query_one("#tablet", Picture).content_size.height
+        self._first = 0 if self._first >= self._overflow else self._first + max(rows - 2, 1)
+        self.query_one("#tablet", Picture).refresh()
 
     def action_tune(self) -> None:
         self.visit.tune_again()

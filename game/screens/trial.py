@@ -42,6 +42,7 @@ class TrialScreen(InHallScreen):
     DEFAULT_CSS: ClassVar[str] = """
     TrialScreen HallPiece { height: 1fr; margin-top: 1; }
     TrialScreen #progress { padding: 0 2; height: 6; margin-top: 1; }
+    TrialScreen.-short #progress { height: 7; margin-top: 0; }
     """
     HELP_KEY: ClassVar[str] = "help.play.trial"
 
@@ -150,7 +151,7 @@ class TrialScreen(InHallScreen):
         progress = self.known.progress
         if progress is not None and progress.phase == "pairs" and progress.total > 0:
             lines.append(draw_order(progress.done, progress.total, progress.order, width))
-            lines.append((Run(self.say("trial.order"), "dim"),))
+            lines += paragraph(self.say("trial.order"), width, "dim")
         else:
             lines += [(), ()]
         timed = progress is not None and progress.phase in TIMED_PHASES

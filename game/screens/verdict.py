@@ -18,7 +18,7 @@ from game.widgets.dial import Dial
 from game.widgets.drawn import Picture
 from game.widgets.figures import plain_number, share, times
 from game.widgets.hall_piece import HallPiece
-from game.widgets.ink import Ink, Line, Run
+from game.widgets.ink import Ink, Line, Run, cells
 from game.widgets.typesetting import paragraph
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ class VerdictScreen(InHallScreen):
     VerdictScreen Picture { padding: 0 2; }
     VerdictScreen #word { margin-top: 1; }
     VerdictScreen #goals { margin-top: 1; }
+    VerdictScreen.-short #word, VerdictScreen.-short #rest, VerdictScreen.-short #ledger {
+        margin-top: 0;
+    }
+    VerdictScreen.-short Dial { margin: 0 2; }
     VerdictScreen #goals.-empty { display: none; }
     VerdictScreen #rest { margin-top: 1; }
     VerdictScreen Dial { margin: 1 2 0 2; }
@@ -136,25 +140,30 @@ class VerdictScreen(InHallScreen):
             )
             lines += paragraph(words, width, "text")
         if verdict.word == "pass" and self.attempt.stage.crowns:
-            lines.append(self._crowns())
+            lines += self._crowns(width)
         return lines
 
-    def _crowns(self) -> Line:
-        runs: list[Run] = [Run(self.say("verdict.crowns") + "  ", "text")]
+    def _crowns(self, width: int) -> list[Line]:
+        """Every crown of the hall, won or not, on as few lines as they need."""
+        lines: list[list[Run]] = [[Run(self.say("verdict.crowns") + "  ", "text")]]
         won = set(self.outcome.verdict.crowns) | set(self.outcome.crowns_new)
         names = [crown.name for crown in self.attempt.stage.crowns]
         for name in (*names, *(("pareto",) if "pareto" in won else ())):
             mark = "*" if name in won else "-"
             new = f" {self.say('verdict.crown_new')}" if name in self.outcome.crowns_new else ""
             ink: Ink = "bronze" if name in won else "faint"
-            runs.append(Run(f"{mark} {self.say(f'verdict.crown.{name}')}{new}   ", ink))
-        return tuple(runs)
+            run = Run(f"{mark} {self.say(f'verdict.crown.{name}')}{new}   ", ink)
+            if cells(tuple(lines[-1])) + cell_len(run.text.rstrip()) > width:
+                lines.append([Run("  ", "text")])
+            lines[-1].append(run)
+        return [tuple(line) for line in lines]
 
     def _draw_ledger(self, width: int, rows: int, plain: bool) -> list[Line]:
         """The guess against the truth, and what the ledger made of it."""
         outcome, guess = self.outcome, self.outcome.guess
         lines: list[Line] = []
-        if guess is not None and guess.truth is not None:
+        told_by_dial = self.short and bool(self.query(Dial))
+        if guess is not None and guess.truth is not None and not told_by_dial:
             key = "verdict.guess_right" if guess.close else "verdict.guess_wrong"
             if guess.close is None:
                 key = "verdict.guess_known"
@@ -173,7 +182,10 @@ class VerdictScreen(InHallScreen):
             f"{charge.amount:+d} {self.say(f'charge.{charge.code}')}" for charge in outcome.charges
         )
         ink: Ink = "danger" if change > 0 else "wall" if change < 0 else "dim"
-        lines.append((Run(words, ink), Run(f"   {charges}" if charges else "", "dim")))
+        if cell_len(words) + cell_len(charges) + 3 <= width:
+            lines.append((Run(words, ink), Run(f"   {charges}" if charges else "", "dim")))
+        else:
+            lines += [(Run(words, ink),), *paragraph(charges, width, "dim")]
         if outcome.warning:
             lines += paragraph(outcome.warning, width, "danger")
         return lines

@@ -15,7 +15,12 @@ Draw = Callable[[int, int, bool], list[Line]]
 
 
 class Drawn(Widget):
-    """A subclass draws; this shows it. `plain_glyphs` holds on terminals with ASCII alone."""
+    """A subclass draws; this shows it. `plain_glyphs` holds on terminals with ASCII alone.
+
+    A drawing has its own lines: one too long is cut, never wrapped onto the next.
+    """
+
+    DEFAULT_CSS = "Drawn { text-wrap: nowrap; text-overflow: clip; }"
 
     @property
     def plain_glyphs(self) -> bool:

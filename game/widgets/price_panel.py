@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from engine.machine import Ceilings
-from engine.trial import Work
+from engine.price import Price
+from engine.trial import PhaseWork, Work
 from game.roof_points import Floors, floors
 from game.widgets.bars import Part, draw_bar, draw_stack
-from game.widgets.cells import pad, pad_left
+from game.widgets.cells import clip, pad, pad_left
 from game.widgets.figures import duration, operations, size
 from game.widgets.ink import Ink, Line, Run
 
@@ -82,6 +83,19 @@ def draw_phase(
     least = floors(work, ceilings, precision)
     lines = [_head(head, f"{words.at_least} {duration(least.seconds)}", width)]
     return lines + _bars(amounts, least, words, width, plain)
+
+
+def draw_least(
+    price: PhaseWork | Price, ceilings: Ceilings | None, words: PriceWords, width: int
+) -> list[Line]:
+    """One line a phase, where there is no room for its limits: the least time it can take."""
+    lines: list[Line] = []
+    for head, work in ((words.decode, price.decode), (words.prefill, price.prefill)):
+        time = words.unmeasured
+        if ceilings is not None:
+            time = duration(floors(work, ceilings, price.precision).seconds)
+        lines.append(_head(clip(head, max(width - cell_len(time) - 1, 2)), time, width))
+    return lines
 
 
 def _bars(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import engine.measure.calibrate as calibrate_module
 from engine.capabilities import Capabilities
@@ -23,7 +24,7 @@ from engine.measure.calibrate import (
     probe_shapes,
     run_probe,
 )
-from engine.measure.thread_probe import ProbeReport, ProbeTask, probe
+from engine.measure.thread_probe import ProbeReport, ProbeTask, probe, probe_ceilings
 from engine.model.config import ModelConfig
 from engine.serve.failures import Aborted
 
@@ -92,7 +93,7 @@ def test_the_fastest_cell_is_chosen_measured_and_saved() -> None:
     assert profile.noise == pytest.approx(0.0203, abs=0.001)  # +ln 1.02, -ln 1.02, ...
     final, policy = fake.asked[-1]
     assert (final.threads, policy) == (4, "active")
-    assert final.precisions == ("float32", "bfloat16")
+    assert final.precisions == ("float32", "bfloat16") and final.ceiling_threads == (4,)
     assert load_profile(CAPABILITIES.fingerprint) == profile
     assert [event.done for event in heard] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert {(e.job, e.phase, e.total) for e in heard} == {(9, "calibrating", 7)}
@@ -175,6 +176,16 @@ TINY = ProbeTask(
     ceiling_seconds=0.0,
     pairs=2,
 )
+
+
+def test_ceilings_are_the_best_over_thread_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*_: Any) -> Ceilings:
+        threads = torch.get_num_threads()
+        return Ceilings(10.0 * threads, {"float32": 8.0 / threads}, 1e-6)
+
+    monkeypatch.setattr("engine.measure.thread_probe.measure_ceilings", measured)
+    task = ProbeTask(1, 1, ((8, 8),), precisions=("float32",), ceiling_threads=(2,))
+    assert probe_ceilings(task, lambda: 0) == Ceilings(20.0, {"float32": 8.0}, 1e-6)
 
 
 def test_a_probe_reports_steps_runs_and_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
