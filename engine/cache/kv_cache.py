@@ -180,8 +180,8 @@ class ContiguousCache(KVCache):
             start = self._slot[sequence] * self._slot_rows + self._length[sequence]
             tokens.extend(range(start, start + count))
             self._length[sequence] += count
-        first_head = torch.tensor(tokens, device=self._head_offsets.device)  # [T]
-        return Addresses((first_head[:, None] + self._head_offsets).view(-1))
+        first_head = torch.tensor(tokens, dtype=torch.int64, device=self._head_offsets.device)
+        return Addresses((first_head[:, None] + self._head_offsets).flatten())
 
     def write(self, layer: int, addresses: Addresses, keys: Tensor, values: Tensor) -> None:
         store(self._key_pools[layer], addresses.rows, keys.flatten(0, 1))

@@ -12,7 +12,7 @@ from engine.measure.timing import WarmUp
 from engine.metrics import Phase, faster_than_physics, noise_variation
 from engine.trial import Fault, Pair, PhaseWork, RunSample
 
-NOISE_LIMIT, UNSETTLED_LIMIT = 0.25, 0.10
+NOISE_LIMIT = 0.25
 
 
 class Beaten(NamedTuple):
@@ -47,14 +47,14 @@ def too_fast(beaten: Beaten) -> Fault:
 def noise_fault(
     pairs: Sequence[Pair], singles: Sequence[RunSample], warmed: Iterable[WarmUp]
 ) -> Fault | None:
-    """Over 25 % of spread nothing can be judged; a machine that never settled may have only 10."""
+    """Over 25 % of spread nothing can be judged; named for the warm-up where that never settled."""
     spread = noise_variation(pairs, singles)
-    if spread > NOISE_LIMIT:
-        return Fault("noise", {"cv": f"{spread * 100:.0f}"})
+    if spread <= NOISE_LIMIT:
+        return None
     unsettled = [one.runs for one in warmed if one.runs and not one.settled]
-    if unsettled and spread > UNSETTLED_LIMIT:
-        return Fault("unstable", {"runs": str(max(unsettled))})
-    return None
+    if unsettled:
+        return Fault("unstable", {"runs": str(max(unsettled)), "cv": f"{spread * 100:.0f}"})
+    return Fault("noise", {"cv": f"{spread * 100:.0f}"})
 
 
 def wrong_output(side: Side, run: int, request: int, precision: str, wrong: WrongToken) -> Fault:

@@ -50,11 +50,10 @@ class Attention:
         """[T, H] -> [T, H]."""
         rotated = self.heads + self.kv_heads
         vectors = self.qkv(x).view(x.shape[0], rotated + self.kv_heads, -1)  # [T, heads + 2 kv, D]
-        qk, value = vectors[:, :rotated], vectors[:, rotated:]
+        qk, value = vectors.split_with_sizes((rotated, self.kv_heads), dim=1)
         if self.qk_norm is not None:
             qk = self.qk_norm(qk)
-        qk = turn(qk)
-        query, key = qk[:, : self.heads], qk[:, self.heads :]
+        query, key = turn(qk).split_with_sizes((self.heads, self.kv_heads), dim=1)
         return self.o(context.attend(self.layer, query, key, value))
 
 

@@ -23,33 +23,37 @@ from kernels.attention.mask import additive, visible
 class Span:
     """Sequences attended in one kernel call: neighbours in the cache, equally many rows each.
 
-    Rows `start` .. `start + sequences · queries - 1` of the pass belong to it. `mask` is additive
-    [B, 1, L, S] or None; `causal` says that row i of each sequence sees exactly keys 0..i.
+    `mask` is additive [B, 1, L, S] or None; `causal` says that row i of each sequence sees exactly
+    keys 0..i.
     """
 
-    start: int
     sequences: int
     queries: int
     reading: Reading
     mask: Tensor | None
     causal: bool
 
+    @property
+    def rows(self) -> int:
+        return self.sequences * self.queries
+
     def attend(self, layer: int, query: Tensor) -> Tensor:
-        """`query` [T, heads, D] of the whole pass -> [B · L, heads · D] of this span's rows."""
-        rows = query[self.start : self.start + self.sequences * self.queries]
-        attended = attention(
-            rows.view(self.sequences, self.queries, *query.shape[1:]),
+        """The span's own rows: [B · L, heads, D] -> [B · L, heads · D]."""
+        return attention(
+            query.view(self.sequences, self.queries, *query.shape[1:]),
             self.reading.keys[layer],
             self.reading.values[layer],
             self.mask,
             self.causal,
         )
-        return attended.flatten(0, 1)
 
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """What attention must know beyond its inputs: where to write, what to read, what to hide."""
+    """What attention must know beyond its inputs: where to write, what to read, what to hide.
+
+    The spans' rows follow one another and make up the pass.
+    """
 
     cache: KVCache
     addresses: Addresses
@@ -61,8 +65,12 @@ class AttentionContext:
         `query` [T, heads, D], `key` and `value` [T, kv_heads, D] -> [T, heads · D].
         """
         self.cache.write(layer, self.addresses, key, value)
-        outputs = [span.attend(layer, query) for span in self.spans]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        if len(self.spans) == 1:
+            return self.spans[0].attend(layer, query)
+        parts = query.split_with_sizes([span.rows for span in self.spans])
+        return torch.cat(
+            [span.attend(layer, part) for span, part in zip(self.spans, parts, strict=True)]
+        )
 
 
 @dataclass(frozen=True)
@@ -107,9 +115,8 @@ class Layout:
         starts = [self.cache.length(sequence) for sequence in ids]
         counts = [len(run) for run in tokens]
         addresses = self.cache.append(ids, counts)
-        edges = list(accumulate(counts, initial=0))
         spans = tuple(
-            self._span(edges[low], ids[low:high], starts[low:high], counts[low])
+            self._span(ids[low:high], starts[low:high], counts[low])
             for low, high in pairwise(self._cuts(ids, counts))
         )
         positions = [
@@ -120,7 +127,7 @@ class Layout:
             sequence_ids=ids,
             input_ids=self._tensor([token for run in tokens for token in run]),
             positions=self._tensor(positions),
-            last_rows=self._tensor([edge - 1 for edge in edges[1:]]),
+            last_rows=self._tensor([end - 1 for end in accumulate(counts)]),
             context=AttentionContext(self.cache, addresses, spans),
         )
 
@@ -138,7 +145,7 @@ class Layout:
         ]
         return [0, *(i for i, joined in enumerate(together, 1) if not joined), len(ids)]
 
-    def _span(self, row: int, ids: Ordered[int], starts: Ordered[int], count: int) -> Span:
+    def _span(self, ids: Ordered[int], starts: Ordered[int], count: int) -> Span:
         """`ids` attend with `count` rows each, after `starts` cached tokens."""
         last = max(starts) + count
         # No row looks further back than window - 1 positions before itself.
@@ -151,7 +158,7 @@ class Layout:
         if not causal and (count > 1 or not level or hidden_past):
             places = self._tensor([[start + i for i in range(count)] for start in starts])
             mask = additive(visible(places, first, keys, self.window), self.dtype)
-        return Span(row, len(ids), count, self.cache.read(ids, first, last), mask, causal)
+        return Span(len(ids), count, self.cache.read(ids, first, last), mask, causal)
 
     def _tensor(self, values: Ordered[int] | Ordered[Ordered[int]]) -> Tensor:
         return torch.tensor(values, device=self.device)

@@ -145,7 +145,7 @@ def _faults(result: TrialResult, evidence: Evidence) -> tuple[Fault, ...]:
     """The runner's faults, and those that the samples themselves show; one of each code."""
     found = {fault.code: fault for fault in result.faults}
     cv = noise_variation(result.pairs, result.singles)
-    if cv > NOISE_LIMIT and "noise" not in found:
+    if cv > NOISE_LIMIT and not {"noise", "unstable"} & found.keys():
         found["noise"] = Fault("noise", {"cv": _percent(cv)})
     if "too_fast" not in found:
         fault = _too_fast(result, evidence)

@@ -27,14 +27,15 @@ def attention(
 
     `query` [B, L, heads, D]; `key`, `value` [B, kv, S, D], any strides; `mask` [B, 1, L, S]
     additive in the dtype of `query`, or None; `causal` means that L = S and row i sees keys 0..i.
-    Gives [B, L, heads · D].
+    Gives [B · L, heads · D].
     """
-    if query.shape[1] == 1 and query.dtype != torch.float32:
+    batch, length, heads, width = query.shape
+    if length == 1 and query.dtype != torch.float32:
         return _folded(query, key, value, mask)
     attended = functional.scaled_dot_product_attention(
         query.transpose(1, 2), key, value, attn_mask=mask, is_causal=causal, enable_gqa=True
     )
-    return attended.transpose(1, 2).flatten(2)
+    return attended.transpose(1, 2).reshape(batch * length, heads * width)
 
 
 def _folded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -46,7 +47,7 @@ def _folded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> T
     kv_heads = key.shape[1]
     folded = query.view(batch, kv_heads, heads // kv_heads, width)
     attended = functional.scaled_dot_product_attention(folded, key, value, attn_mask=mask)
-    return attended.reshape(batch, 1, heads * width)
+    return attended.reshape(batch, heads * width)
 
 
 def backend(heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: str) -> str:

@@ -1,0 +1,143 @@
+"""An engine and a clock that do as they are told, for trials that run no model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from engine.capabilities import Capabilities
+from engine.config import EngineConfig
+from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
+from engine.model.config import ModelConfig
+from engine.price import price
+from engine.run.runner import NonFiniteLogits
+from engine.schedule.sequence import SamplingParams
+from engine.trial import Bound, TrialSpec
+
+CAPABILITIES = Capabilities(
+    device="cpu",
+    device_name="Test CPU",
+    physical_cores=2,
+    logical_cores=2,
+    memory_bytes=1 << 30,
+    instruction_set="none",
+    torch_version="0",
+    python_version="3",
+    platform="test",
+    precisions={"float32": "", "bfloat16": "", "float16": "not here"},
+    linear_forms=("plain",),
+)
+MACHINE = MachineProfile(
+    version=PROFILE_VERSION,
+    fingerprint=CAPABILITIES.fingerprint,
+    measured_at="",
+    threads=1,
+    wait_policy="passive",
+    ceilings=Ceilings(1e12, {"float32": 1e15, "bfloat16": 1e15}, 1e-9),
+    noise=0.01,
+)
+REFERENCE = {"workload.prompt": 16, "workload.output": 6, "schedule.batch": 1}
+CANDIDATE = REFERENCE | {"schedule.batch": 4, "run.precision": "bfloat16"}
+GOAL = Bound("tpot_ratio", "<=", 1.6)
+
+
+@dataclass
+class Clock:
+    now: int = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pass_ms(self, milliseconds: float) -> None:
+        self.now += round(milliseconds * 1e6)
+
+
+@dataclass
+class Stage:
+    """What the fake engines do: step times by batch, and what goes wrong at which run."""
+
+    clock: Clock = field(default_factory=Clock)
+    step_ms: Callable[[int, random.Random], float] = lambda batch, _: 20.0 if batch == 1 else 26.0
+    drop_token_in_run: int | None = None
+    break_in_run: int | None = None
+    source: random.Random = field(default_factory=lambda: random.Random(4))
+    runs: list[tuple[int, tuple[tuple[int, ...], ...]]] = field(default_factory=list)
+    threads: list[tuple[int, int]] = field(default_factory=list)
+    steps: int = 0
+
+
+class FakeEngine:
+    """Gives token 65 to everybody; prefill takes 40 ms a request."""
+
+    def __init__(self, stage: Stage, model: ModelConfig, config: EngineConfig) -> None:
+        self.stage = stage
+        self.model = model
+        self.config = config
+        self.kernel_path = {"head": "plain float32", "linear": "plain float32"}
+        self.reset()
+
+    def reset(self) -> None:
+        self.prompts: list[tuple[int, ...]] = []
+        self.given: dict[int, int] = {}
+        self.limit = 0
+        self.prefilled = False
+
+    def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
+        self.prompts.append(tuple(prompt_ids))
+        self.limit = params.max_tokens
+        self.given[len(self.prompts)] = 0
+        return len(self.prompts)
+
+    @property
+    def has_work(self) -> bool:
+        return any(count < self.limit for count in self.given.values())
+
+    def step(self) -> SimpleNamespace:
+        stage, batch = self.stage, len(self.prompts)
+        stage.steps += 1
+        first = not self.prefilled
+        self.prefilled = True
+        if first:
+            stage.runs.append((self.config.schedule.batch, tuple(self.prompts)))
+            stage.threads.append((self.config.run.threads, torch.get_num_threads()))
+            if stage.break_in_run == len(stage.runs):
+                raise NonFiniteLogits("scores are not finite; out of layer 3")
+        stage.clock.pass_ms(40.0 * batch if first else stage.step_ms(batch, stage.source))
+        tokens = dict.fromkeys(self.given, 65)
+        for request in self.given:
+            self.given[request] += 1
+        if stage.drop_token_in_run == len(stage.runs) and first:
+            tokens.popitem()
+        return SimpleNamespace(phase="prefill" if first else "decode", tokens=tokens)
+
+    def allocated(self) -> dict[str, int]:
+        return price(self.config, self.model, packed_head=False).parts
+
+
+class FakeShelf:
+    """Names of models in place of models: nothing here runs one."""
+
+    def __init__(self, tokenizer: Any, config: ModelConfig) -> None:
+        self.tokenizer, self.config = tokenizer, config
+        self.digest, self.name = "d" * 64, "tiny\x1b[31m"
+
+    def llama(self, precision: str) -> Any:
+        return SimpleNamespace(precision=precision, kernel_path={})
+
+
+def spec(**changes: Any) -> TrialSpec:
+    fields: dict[str, Any] = {
+        "stage": "pendulum",
+        "kind": "paired",
+        "build": CANDIDATE,
+        "reference": REFERENCE,
+        "seed": 11,
+        "bounds": (GOAL,),
+        "quality": False,
+    }
+    return TrialSpec(**{**fields, **changes})
