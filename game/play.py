@@ -10,82 +10,27 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from engine.trial import TrialResult
-from game.attempt import Attempt, Told, hints_on_record, truth_was_shown
+from game.attempt import Told
 from game.outcome import SessionInputError
-from story.facts import FactValue, tell
+from game.visit import Visit
 
 if TYPE_CHECKING:
     from engine.knobs import Value
     from engine.messages import AnyEvent
     from game.app import LatencyWallApp
     from game.screens.base import HallScreen
-    from game.session import Outcome, Session
-    from story.schema import Line, SceneName, StageText
+    from game.session import Outcome
+    from story.schema import SceneName
 
 
-class StageRun:
+class StageRun(Visit):
     """One visit to the hall `stage_id`, from its first line until the player is back on the map."""
 
     def __init__(self, app: LatencyWallApp, stage_id: str) -> None:
+        super().__init__(app.session, stage_id)
         self.app = app
-        session = app.session
-        stage = next((one for one in session.stages if one.id == stage_id), None)
-        if stage is None:
-            raise ValueError(f"no stage is named {stage_id!r}")
-        if not stage.open or stage.guess is None:
-            raise ValueError(f"the hall {stage_id!r} is closed")
-        records = session.records()
-        self.attempt = Attempt(stage, truth_known=truth_was_shown(stage_id, records))
-        self.attempt.hints_taken = hints_on_record(stage_id, records)
         self._on_stack = False
         self._running = asyncio.Lock()
-
-    @property
-    def session(self) -> Session:
-        return self.app.session
-
-    @property
-    def text(self) -> StageText:
-        """The hall's words in the language of this moment."""
-        return self.session.stage_text(self.attempt.stage.id)
-
-    def facts(self) -> dict[str, FactValue]:
-        """All that a line may quote now: the profile, the sealed guess, the last trial."""
-        attempt = self.attempt
-        known: dict[str, FactValue] = dict(self.session.facts(attempt.stage.id))
-        known["hints_taken"] = attempt.hints_taken
-        if attempt.guess is not None:
-            known["guess"] = attempt.guess
-            known["guess_word"] = self.guess_word(attempt.guess)
-        if attempt.outcome is not None:
-            known |= attempt.outcome.facts
-        return known
-
-    def guess_word(self, value: float | str) -> str:
-        """A guess or a truth as it is read: the choice's words, or the number."""
-        return self.session.show_guess(self.attempt.stage.id, value)
-
-    def lines(self, scene: SceneName, facts: Mapping[str, FactValue]) -> tuple[Line, ...]:
-        """The lines of a scene as told with these facts, in the language of this moment."""
-        words = {
-            f"{name}_word": self.guess_word(value)
-            for name in ("guess", "truth")
-            if isinstance(value := facts.get(name), float | str)
-        }
-        return tell(self.text.scenes.get(scene, ()), {**facts, **words})
-
-    def last_result(self) -> TrialResult | None:
-        """What the latest trial of this hall on record measured, for its set piece."""
-        for record in reversed(self.session.records()):
-            if record.stage == self.attempt.stage.id and record.result is not None:
-                try:
-                    return msgspec.convert(record.result, TrialResult)
-                except msgspec.ValidationError:
-                    return None
-        return None
 
     # The way through
 

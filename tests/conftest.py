@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+
 @pytest.fixture(scope="session")
 def default_model_path() -> Path:
     """The default model's file, fetched once; tests that need it are skipped without a network."""

@@ -44,9 +44,9 @@ class Load:
 LOADS = (
     Load("prefill", 128, 2, 1),
     Load("prefill", 512, 2, 1),
-    Load("decode", 128, 24, 1),
-    Load("decode", 128, 24, 4),
-    Load("decode", 128, 24, 16),
+    Load("decode", 32, 24, 1),
+    Load("decode", 32, 24, 4),
+    Load("decode", 32, 24, 16),
 )
 
 

@@ -98,7 +98,6 @@ def model_at_hand(name: str) -> Finding:
 async def engine_findings(worker: str | None, device: str) -> list[Finding]:
     """Start the engine process and let it say what it has."""
     from engine.client import WorkerClient, WorkerDied, worker_command
-
     from engine.machine import load_profile
 
     client = WorkerClient(worker_command(worker), device=device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -58,9 +59,12 @@ class ForgeScreen(InHallScreen):
     ForgeScreen.-wide #past { display: block; }
     """
     HELP_KEY: ClassVar[str] = "help.play.forge"
+    SETTLE_SECONDS: ClassVar[float] = 0.6
+    """Enter read the lines before this screen: one more of a fast hand's must not start a trial."""
 
     def __init__(self, visit: StageRun, trouble: str = "") -> None:
         super().__init__(visit)
+        self._opened = monotonic()
         self.cursor = 0
         self.trouble = trouble
 
@@ -289,6 +293,8 @@ class ForgeScreen(InHallScreen):
         self._redraw()
 
     def action_go_on(self) -> None:
+        if monotonic() - self._opened < self.SETTLE_SECONDS:
+            return
         if self.illegal:
             self._redraw()
             return

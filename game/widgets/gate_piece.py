@@ -49,8 +49,8 @@ class GatePiece(HallPiece):
 
     @property
     def _band_rows(self) -> int:
-        """Most of the height there is, once title, axis and table have theirs."""
-        return min(max(self.size.height - 14, 3), 12)
+        """What the title, the axis and the table leave; past eight rows more says nothing more."""
+        return min(max(self.size.height - 14, 3), 8)
 
     def _sample(self) -> RunSample | None:
         result = self.frame.result

@@ -6,8 +6,8 @@ With g the weight and D the width,
 
 so √D folds into the weight once, at load, and what is left for every row is one norm, one hypot,
 one product and one quotient. A decode step takes about 60 norms of one row each, where a call
-costs more than its arithmetic: 6.5 µs a norm against 9.4 for torch's `rms_norm` (float32, 576
-wide), and 63 µs against 920 at 512 rows.
+costs more than its arithmetic. One thread, 576 wide, µs a norm, this form | torch's `rms_norm`:
+float32 7.4 | 10.2 at one row, 96 | 108 at 512; bfloat16 10.7 | 13.0 at one row.
 """
 
 from __future__ import annotations

@@ -27,3 +27,11 @@ def ordinary_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def capabilities() -> Capabilities:
     return CAPABILITIES
+
+
+@pytest.fixture(autouse=True)
+def slow_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of a test come faster than any hand's."""
+    from game.screens.forge import ForgeScreen
+
+    monkeypatch.setattr(ForgeScreen, "SETTLE_SECONDS", 0.0)

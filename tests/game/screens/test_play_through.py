@@ -69,6 +69,19 @@ async def test_enter_pressed_on_and_on_seals_nothing(tmp_path: Path, stage: str)
         assert walk.attempt.room == "guess" and walk.attempt.guess is None
 
 
+async def test_a_fast_hand_does_not_run_from_the_scene_into_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ForgeScreen, "SETTLE_SECONDS", 3600.0)
+    async with in_hall(tmp_path) as walk:
+        await walk.to("forge")
+        await walk.press("enter", "enter", "enter")
+        assert walk.attempt.room == "forge"
+        monkeypatch.setattr(ForgeScreen, "SETTLE_SECONDS", 0.0)
+        await walk.press("enter")
+        assert walk.attempt.room in ("trial", "verdict")
+
+
 async def test_no_key_leads_from_the_guess_to_a_trial(tmp_path: Path) -> None:
     async with in_hall(tmp_path) as walk:
         await walk.to("guess")
