@@ -229,13 +229,14 @@ def _largest_pass(config: EngineConfig) -> list[Slice]:
 def _peak(slices: Sequence[Slice], model: ModelConfig, size: int, end: int) -> int:
     """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor."""
     rows, sequences = sum(part.count for part in slices), len(slices)
+    residual = rows * model.hidden * _FLOAT
     stream = rows * model.hidden * size
     masked = [part for part in slices if part.start and part.count > 1]
     mask = sum(part.count * (part.start + part.count) for part in masked)
     places = sum(part.start + 2 * part.count for part in masked) * _INDEX
     layout = rows * _INDEX * (2 + model.kv_heads) + sequences * _INDEX + mask * size
     turn = 2 * rows * model.head_dim * _FLOAT  # cosines and signed sines
-    layer = layout + turn + stream
+    layer = layout + turn + residual
     rotated = rows * (model.query_width + model.kv_width)
     qkv = rows * (model.query_width + 2 * model.kv_width) * size
     again = rotated * size if model.qk_norm else 0  # the normed copy of q and k
@@ -248,7 +249,7 @@ def _peak(slices: Sequence[Slice], model: ModelConfig, size: int, end: int) -> i
         layer + stream + qkv + again + rotated * (_FLOAT + size),
         layer + stream + qkv + rotated * size + 2 * attended,
         layer + 2 * stream + 3 * rows * model.intermediate * size,
-        layout + stream + sequences * model.hidden * size * 2 + scores * size + widened,
+        layout + residual + sequences * model.hidden * (_FLOAT + size) + scores * size + widened,
         # While masks are made: an int64 distance and a bool for every pair.
         layout - mask * size + mask * (_INDEX + 1) + places,
     )

@@ -8,6 +8,11 @@
 `forward` takes (input_ids, positions, context): how keys and values are kept, which rows belong to
 one sequence and what they may see is the context's affair. Weights are cast and laid out once, when
 the model is made; q, k, v are one matrix and so are gate and up: fewer calls, longer reads.
+
+The residual stream `x` is float32 in every precision: some 60 sums run through it, and its largest
+channels are hundreds of times the rest. One row of it costs nothing beside the weights; in bfloat16
+it would lift the KL divergence to the float32 model from 0.0006 to 0.0010 nats a token (800 tokens
+of licence prose, the default model) and change greedy answers.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from engine.model.config import ModelConfig
 from engine.run.batch import AttentionContext
 from kernels.attention import fused
 from kernels.linear.dispatch import Linear, resolve
+from kernels.linear.sharpen import ROUNDING, sharpen
 from kernels.norm.rms_norm import RMSNorm
 from kernels.rope import rotation
 from kernels.rope.frequencies import inverse_frequencies, scale_linear, scale_llama3
@@ -78,7 +84,7 @@ class Layer:
     mlp: GatedMLP
 
     def __call__(self, x: Tensor, turn: Rotation, context: AttentionContext) -> Tensor:
-        """Adds to the residual stream `x` [T, H] in place."""
+        """Adds to the residual stream `x` [T, H] float32 in place."""
         x += self.attention(self.attention_norm(x), turn, context)
         x += self.mlp(self.mlp_norm(x))
         return x
@@ -113,27 +119,34 @@ class Llama:
             self.embedding = weights.matrix("embedding")  # [V, H]
             self.frequencies = _frequencies(config).to(device)  # [D / 2]
             self.layers = tuple(_layer(config, weights, i) for i in range(config.layers))
-            self.final_norm = RMSNorm(weights.vector("final_norm"), config.norm_eps)
+            self.final_norm = weights.norm("final_norm", config.norm_eps)
             head = self.embedding if config.tied_head else weights.matrix("head")
             self.head: Linear = resolve(head)
+            self._sharpens = config.tied_head and self.dtype in ROUNDING
 
     def forward(self, input_ids: Tensor, positions: Tensor, context: AttentionContext) -> Tensor:
         """The residual stream after the last layer: [T] and [T] -> [T, H], not yet normalised."""
-        hidden = self.embedding[input_ids]
+        hidden = self.embedding[input_ids].to(torch.float32)
         turn = Rotation.at(positions, self.frequencies)
         for layer in self.layers:
             hidden = layer(hidden, turn, context)
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Float32 scores of every next token, for the rows that need them: [R, H] -> [R, V]."""
-        return self.head(self.final_norm(hidden)).to(torch.float32)
+        """Float32 scores of every next token, for the rows that need them: [R, H] -> [R, V].
+
+        In a low precision the largest scores come out tied by rounding; where the head's rows are
+        at hand (they are the embedding's, when tied) those few are computed again.
+        """
+        x = self.final_norm(hidden)
+        scores = self.head(x).to(torch.float32)
+        return sharpen(scores, x, self.embedding) if self._sharpens else scores
 
     def layer_outputs(
         self, input_ids: Tensor, positions: Tensor, context: AttentionContext
     ) -> Iterator[Tensor]:
         """`forward` layer by layer, to look for where a value went wrong: yields [T, H] each."""
-        hidden = self.embedding[input_ids]
+        hidden = self.embedding[input_ids].to(torch.float32)
         turn = Rotation.at(positions, self.frequencies)
         for layer in self.layers:
             hidden = layer(hidden, turn, context)
@@ -177,7 +190,7 @@ class Llama:
             "attention": f"sdpa-{backend} {self.precision}",
             "norm": RMSNorm.form,
             "rope": rotation.FORM,
-            "head": f"{self.head.form} {self.precision}",
+            "head": f"{self.head.form} {self.precision}" + ", sharpened" * self._sharpens,
         }
 
 
@@ -193,6 +206,10 @@ class _Weights:
         """One weight, or several stacked along their output rows."""
         parts = [self._find(name).to(device=self.device, dtype=self.dtype) for name in names]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def norm(self, name: str, eps: float) -> RMSNorm:
+        """From the float32 stream to rows in the matrices' precision."""
+        return RMSNorm(self.vector(name), eps, self.dtype)
 
     def vector(self, name: str) -> Tensor:
         return self._find(name).to(device=self.device, dtype=torch.float32)
@@ -212,7 +229,7 @@ def _layer(config: ModelConfig, weights: _Weights, index: int) -> Layer:
     if config.qkv_bias:
         bias = weights.matrix(name("q_bias"), name("k_bias"), name("v_bias"))
     return Layer(
-        attention_norm=RMSNorm(weights.vector(name("attention_norm")), config.norm_eps),
+        attention_norm=weights.norm(name("attention_norm"), config.norm_eps),
         attention=Attention(
             layer=index,
             heads=config.heads,
@@ -221,7 +238,7 @@ def _layer(config: ModelConfig, weights: _Weights, index: int) -> Layer:
             qk_norm=_qk_norm(config, weights, index) if config.qk_norm else None,
             o=resolve(weights.matrix(name("o"))),
         ),
-        mlp_norm=RMSNorm(weights.vector(name("mlp_norm")), config.norm_eps),
+        mlp_norm=weights.norm(name("mlp_norm"), config.norm_eps),
         mlp=GatedMLP(
             gate_up=resolve(weights.matrix(name("gate"), name("up"))),
             down=resolve(weights.matrix(name("down"))),

@@ -14,8 +14,8 @@ GB/s of weight read for plain | packed:
     bf16    576 x 1536   16 | 18    15 | 23    13 | 19    10 | 15    358 | 406
     bf16    49152 x 576  15 | 18    14 | 22    13 | 24    11 | 17
 
-Packed was the faster at every row count tried (1 to 32, 128, 512; the head up to 16), so there is no
-crossover: one form serves both phases.
+Packed was the faster at every row count tried (1 to 32, 128, 512; the head up to 16), so there is
+no crossover: one form serves both phases.
 
 oneDNN's kernel for one to three rows is slower than its kernel for four, rows for nothing included:
 a weight of 576 x 1536 took 157 µs at one row, 172 at two, 127 at four (float32). So fewer rows are

@@ -22,20 +22,23 @@ class RMSNorm:
     """Normalise the last dimension to unit mean square and scale it by `weight`.
 
     `weight` is [D], or [heads, D] for a norm of its own in every head. Statistics and product are
-    float32 whatever the dtype of x: in bfloat16 the mean square would keep 8 bits.
+    float32 whatever the dtype of x: in bfloat16 the mean square would keep 8 bits. The result is in
+    `dtype`, or in that of x where none is given.
     """
 
     form = "hypot float32"
 
-    def __init__(self, weight: Tensor, eps: float) -> None:
+    def __init__(self, weight: Tensor, eps: float, dtype: torch.dtype | None = None) -> None:
         width = weight.shape[-1]
         self.gain = weight.to(torch.float32) * math.sqrt(width)
         self.floor = torch.tensor(math.sqrt(width * eps), device=weight.device)
+        self.dtype = dtype
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D] in the dtype of `x`."""
+        """[..., D] -> [..., D]."""
         length = torch.linalg.vector_norm(x, 2, -1, True, dtype=torch.float32)
-        return torch.mul(x, self.gain).div_(torch.hypot(length, self.floor)).to(x.dtype)
+        scaled = torch.mul(x, self.gain).div_(torch.hypot(length, self.floor))
+        return scaled.to(self.dtype or x.dtype)
 
     @property
     def nbytes(self) -> int:
