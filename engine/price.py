@@ -20,10 +20,13 @@ ELEMENT_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 JOIN_ROWS = 128
 """Rows within which whole prompts share a prefill pass; the scheduler's own figure."""
 
-CALLS_A_PASS, CALLS_A_LAYER, CALLS_A_QK_NORM = 38, 39, 5
-CALLS_A_SPAN_LAYER = 8
-"""Operator calls, counted with a dispatch mode: of a pass, of each layer, and of each further
-sequence that prefill attends to by itself."""
+CALLS_A_PASS, CALLS_A_LAYER, CALLS_A_QK_NORM = 42, 35, 5
+CALLS_A_SHARPENED_PASS = 13
+CALLS_A_SPAN_LAYER = 6
+CALLS_OF_FEW_ROWS, FEWEST_ROWS = 8, 4
+"""Operator calls, counted with a dispatch mode: of a pass, of each layer, of a head whose largest
+scores are computed again, of each further sequence that prefill attends to by itself, and of
+filling fewer rows up to four in each layer."""
 
 _FLOAT, _INDEX = 4, 8
 
@@ -155,8 +158,8 @@ def prefill_work(config: EngineConfig, model: ModelConfig) -> Work:
     seen = sum(_attended(part, model.sliding_window) for part in slices)
     layers = 2 * tokens * model.layers * model.layer_matrix_elements
     head = 2 * len(slices) * model.vocabulary * model.hidden
-    calls = len(passes) * _calls(model)
-    calls += (len(slices) - len(passes)) * model.layers * CALLS_A_SPAN_LAYER
+    calls = sum(_calls(model, size, sum(part.count for part in one)) for one in passes)
+    calls += (len(slices) - len(passes)) * (model.layers + 1) * CALLS_A_SPAN_LAYER
     return Work(
         bytes_moved=float(
             size * (len(passes) * model.matrix_elements)
@@ -178,7 +181,7 @@ def decode_work(config: EngineConfig, model: ModelConfig) -> Work:
         bytes_moved=size
         * (model.matrix_elements + model.kv_elements_per_token * batch * (context + 1)),
         flops=2.0 * batch * model.matrix_elements + _attention_flops(model, batch * context),
-        dispatches=float(_calls(model)),
+        dispatches=float(_calls(model, size, batch)),
     )
 
 
@@ -196,9 +199,11 @@ def _attended(part: Slice, window: int | None) -> int:
     return (2 * first + growing - 1) * growing // 2 + window * (part.count - growing)
 
 
-def _calls(model: ModelConfig) -> int:
+def _calls(model: ModelConfig, size: int, rows: int) -> int:
     layer = CALLS_A_LAYER + (CALLS_A_QK_NORM if model.qk_norm else 0)
-    return CALLS_A_PASS + model.layers * layer
+    layer += CALLS_OF_FEW_ROWS if rows < FEWEST_ROWS else 0
+    sharpened = CALLS_A_SHARPENED_PASS if size < _FLOAT and model.tied_head else 0
+    return CALLS_A_PASS + sharpened + model.layers * layer
 
 
 def activation_bytes(config: EngineConfig, model: ModelConfig, size: int) -> int:

@@ -66,7 +66,7 @@ def test_batch_shares_the_weights_and_not_the_cache() -> None:
     weights = SMOLLM2.matrix_elements * 4
     assert (eight.bytes_moved - weights) == pytest.approx(8 * (one.bytes_moved - weights))
     assert eight.flops == pytest.approx(8 * one.flops)
-    assert eight.dispatches == one.dispatches
+    assert eight.dispatches < one.dispatches  # fewer than four rows are filled up first
 
 
 def test_prefill_does_two_operations_a_weight_and_token() -> None:
