@@ -23,8 +23,8 @@ position's scores, by the precision the run was made in.
 
 bfloat16 keeps 8 bits, so a sum's relative error is about 2^-9 at each of some 200 roundings on the
 way to the logits; float16 has 3 bits more. Measured on the default model: of 4,096 greedy bfloat16
-tokens 49 were not the arg max, and the farthest lay 0.068 below it; 512 float32 tokens all were. A
-token drawn at random lies about 4 below.
+tokens 18 were not the arg max, and the farthest lay 0.014 below it (0.068 where the head's largest
+scores are not computed again); 512 float32 tokens all were. A random token lies about 4 below.
 """
 
 
