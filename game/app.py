@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 StartScreen = Literal["title", "map"]
 _GOODBYE_SECONDS = 3.0
+_FIRST_FRAME_SECONDS = 0.1
 _NOTICE_SECONDS = 20.0
 
 
@@ -115,7 +116,9 @@ class LatencyWallApp(App[None]):
             self.push_screen(LanguageScreen())
         elif self.start == "map":
             self.open_map()
-        self.call_after_refresh(self._after_first_frame)
+        # A timer of the application, and not `call_after_refresh`: that waits for the screen of
+        # this moment, which a fast hand has left before it was ever drawn.
+        self.set_timer(_FIRST_FRAME_SECONDS, self._after_first_frame)
 
     def _after_first_frame(self) -> None:
         # The command line may start with the collector off: it costs a tenth of the way here.

@@ -120,12 +120,17 @@ def draw_roof(
     _name_roof(canvas, frame, roofs[0], words)
     taken: set[tuple[int, int]] = set()
     for point in points:
-        column, row = frame.cell(point.intensity, point.rate)
-        while (column, row) in taken and column < frame.columns - 1:
-            column += 1
+        column, row = _free_cell(frame, point, taken)
         taken.add((column, row))
         canvas.write(column + _MARGIN, row + 1, point.mark, point.ink)
     return canvas.lines()
+
+
+def _free_cell(frame: Frame, point: Point, taken: set[tuple[int, int]]) -> tuple[int, int]:
+    """The point's own cell, or the nearest free one of its row, to the right first."""
+    column, row = frame.cell(point.intensity, point.rate)
+    near = sorted(range(frame.columns), key=lambda at: (abs(at - column), at < column))
+    return next(((at, row) for at in near if (at, row) not in taken), (column, row))
 
 
 def _draw_axes(canvas: Canvas, frame: Frame, words: RoofWords) -> None:

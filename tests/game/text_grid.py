@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
 from textual.app import App
+from textual.pilot import Pilot
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = ((80, 24), (120, 40))
@@ -35,6 +38,31 @@ def grid(app: App[Any]) -> list[str]:
 
 def text_of(app: App[Any]) -> str:
     return "\n".join(grid(app))
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
+    """Let the application run until `holds`; AssertionError after far longer than it can take."""
+    for _ in range(2000):
+        await pilot.pause()
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("what was waited for never came:\n" + text_of(pilot.app))
+
+
+async def at_rest(pilot: Pilot[Any]) -> None:
+    """Until the engine's state has stopped changing and the screen with it."""
+    seen: tuple[object, str] | None = None
+    same = 0
+    for _ in range(2000):
+        await pilot.pause()
+        now = (pilot.app.engine_state, text_of(pilot.app))
+        same = same + 1 if now == seen and now[0].phase not in ("asleep", "waking") else 0
+        seen = now
+        if same == 3:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("the screen never came to rest:\n" + text_of(pilot.app))
 
 
 def check_snapshot(app: App[Any], name: str) -> None:

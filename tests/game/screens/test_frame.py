@@ -9,7 +9,7 @@ import pytest
 from fake_session import FakeBridge, make_session
 from rich.cells import cell_len
 from sealed_records import a_journey
-from text_grid import SIZES, check_snapshot, grid, text_of
+from text_grid import SIZES, at_rest, check_snapshot, grid, text_of, until
 from textual.geometry import Size
 
 from game.app import LatencyWallApp, terminal_is_ascii
@@ -49,19 +49,19 @@ async def test_f2_changes_every_word_of_every_screen(tmp_path: Path, name: str) 
     app = journey(tmp_path, "zh", trouble=name == "trouble")
     app.session.rename_profile("Mo")
     async with app.run_test(size=(100, 36)) as pilot:
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         SCREENS[name](app)
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         chinese = grid(app)
         assert sum(bool(CJK.search(line)) for line in chinese) >= 3
         await pilot.press("f2")
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         for line in grid(app):
             # The names of the game and of the other language are the same in both.
             bare = line.replace("延 迟 之 壁", "").replace("中文", "")
             assert not CJK.search(bare), line
         await pilot.press("f2")
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         assert grid(app) == chinese
 
 
@@ -104,9 +104,9 @@ async def test_the_screen_looks_as_it_did(
 ) -> None:
     app = journey(tmp_path, language)
     async with app.run_test(size=size) as pilot:
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         SCREENS[name](app)
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         check_snapshot(app, f"{name}_{language}_{size[0]}x{size[1]}")
 
 
@@ -121,7 +121,7 @@ async def test_a_terminal_too_small_is_told_so_in_both_languages(tmp_path: Path)
     app = journey(tmp_path, "en")
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("enter")
-        await pilot.pause(0.1)
+        await at_rest(pilot)
         before = text_of(app)
         for size in ((59, 24), (80, 19), (20, 10), (1, 1)):
             await pilot.resize_terminal(*size)
@@ -181,8 +181,7 @@ async def test_a_session_that_will_not_close_does_not_hold_the_player(
     monkeypatch.setattr(app.session, "close", never)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("ctrl+q")
-        await pilot.pause(0.2)
-        assert not app.is_running
+        await until(pilot, lambda: not app.is_running)
 
 
 async def test_a_damaged_save_is_named_once(
@@ -192,8 +191,7 @@ async def test_a_damaged_save_is_named_once(
     told = [("set aside as [red]x[/]",), ()]
     monkeypatch.setattr(app.session, "take_notices", lambda: told.pop(0) if told else ())
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.pause(0.1)
-        assert "set aside as [red]x[/]" in text_of(app)
+        await until(pilot, lambda: "set aside as [red]x[/]" in text_of(app))
 
 
 async def test_a_new_screen_of_a_hall_takes_the_old_ones_place_and_not_the_top_one(
@@ -203,7 +201,7 @@ async def test_a_new_screen_of_a_hall_takes_the_old_ones_place_and_not_the_top_o
     old, new = HallScreen[None](), HallScreen[None]()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("enter")
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         app.push_screen(old)
         await pilot.pause()
         await pilot.press("question_mark")
@@ -212,7 +210,7 @@ async def test_a_new_screen_of_a_hall_takes_the_old_ones_place_and_not_the_top_o
         await pilot.pause()
         assert len(app.screen_stack) == 5
         app.switch_screen(new)
-        await pilot.pause(0.05)
+        await at_rest(pilot)
         assert app.screen is new and old not in app.screen_stack
         assert [type(one).__name__ for one in app.screen_stack] == [
             "TitleScreen", "MapScreen", "HallScreen",
@@ -224,8 +222,7 @@ async def test_an_engine_a_trial_has_woken_is_known_on_the_way_back(tmp_path: Pa
     app = LatencyWallApp(make_session(tmp_path, "en", bridge=bridge))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("enter")
-        await pilot.pause(0.05)
-        assert app.engine_state.phase == "failed"
+        await until(pilot, lambda: app.engine_state.phase == "failed")
         app.open_settings()
         await pilot.pause()
         bridge.awake = True
@@ -330,7 +327,7 @@ async def test_each_state_of_the_engine_has_words_that_fit(
     for language in LANGUAGES:
         app = LatencyWallApp(make_session(tmp_path / language, language))
         async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause(0.05)
+            await at_rest(pilot)
             app._show_engine(state)
             await pilot.pause()
             words = app.engine_words()

@@ -150,9 +150,8 @@ async def test_the_forge_prices_every_turn_and_refuses_what_cannot_run(tmp_path:
         after = text_of(walk.app)
         price = walk.session.price("pendulum", {"schedule.batch": 8})
         assert price is not None
-        assert (
-            f"KV {price.kv / 1e6:.0f} MB" in after and f"KV {price.kv / 1e6:.0f} MB" not in before
-        )
+        cache = f"KV {price.kv / 1e6:.3g} MB"
+        assert cache in after and cache not in before
         await walk.press("down", "right", "right")
         assert walk.attempt.build["run.precision"] == "float16"
         assert "cannot run" in text_of(walk.app)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fake_session import make_session
 from rich.cells import cell_len
-from text_grid import grid, text_of
+from text_grid import grid, text_of, until
 
 from game.app import LatencyWallApp
 from game.screens.help import EVERYWHERE, TERMS, HelpScreen
@@ -50,6 +50,5 @@ async def test_help_scrolls_to_its_end_by_keyboard(tmp_path: Path) -> None:
         last = "close guesses and new crowns repay it"
         assert last not in " ".join(text_of(app).split())
         await pilot.press("end")
-        await pilot.pause(0.2)
-        assert "repay it" in " ".join(text_of(app).split())
+        await until(pilot, lambda: "repay it" in " ".join(text_of(app).split()))
         assert all(cell_len(line) <= 60 for line in grid(app))

@@ -6,7 +6,7 @@ import pytest
 from fake_session import FakeBridge, make_session
 from rich.cells import cell_len
 from sealed_records import a_journey, make_record
-from text_grid import grid, text_of
+from text_grid import at_rest, grid, text_of
 
 from game.app import LatencyWallApp
 from game.engine_bridge import EngineUnavailable
@@ -175,7 +175,7 @@ async def test_an_engine_that_failed_is_told_and_explained_on_request(tmp_path: 
     app = LatencyWallApp(make_session(tmp_path, "en", bridge=bridge))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("enter")
-        await pilot.pause(0.1)
+        await at_rest(pilot)
         assert "the engine did not wake: press R to see why" in text_of(app)
         await pilot.press("r")
         assert isinstance(app.screen, TroubleScreen)
@@ -184,7 +184,7 @@ async def test_an_engine_that_failed_is_told_and_explained_on_request(tmp_path: 
         assert "fetch" not in grid(app)[-1], "the model is not what lacks"
         bridge.trouble = None
         await pilot.press("r")
-        await pilot.pause(0.1)
+        await at_rest(pilot)
         assert isinstance(app.screen, MapScreen), "trouble leaves once the engine wakes"
         assert "the engine is awake" in text_of(app)
 

@@ -7,7 +7,7 @@ import pytest
 from fake_session import FakeBridge, make_session
 from rich.cells import cell_len
 from sealed_records import a_journey
-from text_grid import grid, text_of
+from text_grid import grid, text_of, until
 from textual.geometry import Region, Size
 from textual.widget import Widget
 
@@ -153,13 +153,13 @@ async def test_while_the_machine_is_measured_nothing_moves_and_the_line_says_so(
     bridge.hold = asyncio.Event()
     app = LatencyWallApp(make_session(tmp_path, "en", bridge=bridge, reduced_motion=False))
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause(0.1)
+        await until(pilot, lambda: app.calm)
         field = app.screen.query_one(RuneField)
         assert app.calm and not field.drifting
         assert "measuring this machine, about 18 s more" in text_of(app)
         assert "===---------  measuring" in text_of(app)
         bridge.hold.set()
-        await pilot.pause(0.1)
+        await until(pilot, lambda: "the engine is awake" in text_of(app))
         assert not app.calm and field.drifting
         assert "the engine is awake" in text_of(app)
 
