@@ -53,3 +53,22 @@ def test_the_packages_have_the_names_of_their_folders():
     data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     listed = data["tool"]["importlinter"]["root_packages"]
     assert all((ROOT / name / "__init__.py").is_file() for name in listed)
+
+
+def test_every_data_file_of_a_package_travels_with_it():
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = data["tool"]["setuptools"]["package-data"]
+    carried = {
+        file
+        for package, globs in patterns.items()
+        for glob in globs
+        for file in (ROOT / package.replace(".", "/")).glob(glob)
+    }
+    rooms = data["tool"]["importlinter"]["root_packages"]
+    present = {
+        file
+        for room in rooms
+        for file in (ROOT / room).rglob("*")
+        if file.is_file() and file.suffix not in (".py", ".pyc")
+    }
+    assert carried == present

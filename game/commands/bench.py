@@ -82,7 +82,7 @@ def show(done: BenchDone) -> None:
 
     ceilings = done.profile.ceilings
     console = Console()
-    table = Table(title="Ceilings of this machine", title_justify="left")
+    table = Table(title="Ceilings of this machine", title_justify="left", box=None)
     table.add_column("what")
     table.add_column("measured", justify="right")
     table.add_row("read bandwidth", f"{ceilings.read_bytes_per_second / 1e9:.1f} GB/s")
@@ -92,21 +92,21 @@ def show(done: BenchDone) -> None:
     table.add_row("threads", f"{done.profile.threads}, {done.profile.wait_policy} wait")
     table.add_row("noise (A/A)", f"{done.profile.noise * 100:.1f} %")
     console.print(table)
-    rates = Table(title="The engine on this machine", title_justify="left")
-    for heading in ("phase", "precision", "batch", "tokens", "tokens/s", "bound by", "of ceiling"):
-        rates.add_column(heading, justify="left" if heading in ("phase", "precision") else "right")
-    rates.add_column("against a peer", justify="right")
+    peers = any(rate.ratio_to_peer for rate in done.rates)
+    rates = Table(title="The engine on this machine", title_justify="left", box=None)
+    for heading in ("phase", "precision", "bound by"):
+        rates.add_column(heading, no_wrap=True)
+    for heading in ("batch", "tokens", "tokens/s", "of ceiling", *(["against peer"] * peers)):
+        rates.add_column(heading, justify="right", no_wrap=True)
     for rate in done.rates:
-        peer = f"{rate.ratio_to_peer:.2f} x {rate.peer}" if rate.ratio_to_peer else "-"
-        rates.add_row(
-            rate.name,
-            rate.precision,
-            str(rate.batch),
-            str(rate.tokens),
-            f"{rate.tokens_per_second:.1f}",
-            rate.bound_by,
-            f"{rate.share * 100:.0f} %",
-            peer,
-        )
+        cells = [rate.name, rate.precision, rate.bound_by, str(rate.batch), str(rate.tokens)]
+        cells += [f"{rate.tokens_per_second:.1f}", f"{rate.share * 100:.0f} %"]
+        if peers:
+            cells.append(f"{rate.ratio_to_peer:.2f} x" if rate.ratio_to_peer else "-")
+        rates.add_row(*cells)
     console.print(rates)
-    talk("path: " + ", ".join(f"{key} {value}" for key, value in done.kernel_path.items()))
+    named = sorted({rate.peer for rate in done.rates if rate.peer})
+    if named:
+        talk(f"peer: {', '.join(named)}, same weights, in the same run")
+    for name, form in done.kernel_path.items():
+        talk(f"path: {name}: {form}")

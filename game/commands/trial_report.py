@@ -10,7 +10,8 @@ import msgspec
 
 from engine.clean import clean
 from engine.trial import TrialResult
-from game.rules.verdict import GoalOutcome, Remark, Verdict
+from game.rules.verdict import GoalOutcome, Verdict
+from game.wording import bound_words, figure, remark_words
 
 if TYPE_CHECKING:
     from game.session import Outcome, Session
@@ -63,14 +64,12 @@ def document(outcome: Outcome) -> dict[str, Any]:
 def goal_line(session: Session, goal: GoalOutcome) -> str:
     state = {True: "holds", False: "broken", None: "undecided"}[goal.holds]
     low, high = goal.interval
+    metric = goal.metric
     return (
-        f"{session.text('metric.' + goal.metric)}  {goal.op} {goal.bound:g}   "
-        f"{goal.measured:.3g}  [{low:.3g}, {high:.3g}]  {session.text('plain.goal.' + state)}"
+        f"{session.text('metric.' + metric)}  {goal.op} {figure(metric, goal.bound)}   "
+        f"{figure(metric, goal.measured)}  [{figure(metric, low)}, {figure(metric, high)}]  "
+        f"{session.text('plain.goal.' + state)}"
     )
-
-
-def remark_text(session: Session, remark: Remark) -> str:
-    return session.text(f"remark.{remark.code}", **remark.details)
 
 
 def verdict_lines(session: Session, outcome: Outcome) -> Iterator[str]:
@@ -78,14 +77,14 @@ def verdict_lines(session: Session, outcome: Outcome) -> Iterator[str]:
     verdict, result = outcome.verdict, outcome.result
     yield f"{SIGN[verdict.word]} {session.text('plain.verdict.' + verdict.word)}"
     for remark in verdict.reasons:
-        yield "  " + remark_text(session, remark)
+        yield "  " + remark_words(session.text, remark)
     for goal in verdict.goals:
         yield "  " + goal_line(session, goal)
     if result is not None:
         yield from _measured_lines(session, verdict, result)
     yield from _ledger_lines(session, outcome)
     for remark in verdict.advice:
-        yield "  " + remark_text(session, remark)
+        yield "  " + remark_words(session.text, remark)
 
 
 def _measured_lines(session: Session, verdict: Verdict, result: TrialResult) -> Iterator[str]:
@@ -95,7 +94,7 @@ def _measured_lines(session: Session, verdict: Verdict, result: TrialResult) -> 
         yield "  " + session.text(
             "plain.phase",
             phase=session.text(f"plain.{phase}"),
-            bound=session.text("bound." + bound.replace(" ", "_")),
+            bound=bound_words(session.text, bound),
             ceiling="-" if ceiling is None else f"{ceiling * 100:.0f}",
             share="-" if share is None else f"{share * 100:.0f}",
         )

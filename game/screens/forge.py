@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical
 from engine.clean import clean
 from engine.knobs import KNOBS, Value
 from game.roof_points import points_at_floor, points_measured, roof
-from game.screens.goal_words import figure, goal_rows
+from game.screens.goal_words import goal_rows
 from game.screens.hall_screen import InHallScreen
 from game.screens.trial_log import record_lines
 from game.widgets.cells import pad, pad_left
@@ -25,6 +25,7 @@ from game.widgets.knob_row import KnobRow, Stop, draw_knob
 from game.widgets.price_panel import PriceWords, draw_least, draw_memory, draw_phase
 from game.widgets.roof import RoofWords, draw_roof
 from game.widgets.typesetting import paragraph
+from game.wording import figure
 
 if TYPE_CHECKING:
     from engine.price import Price

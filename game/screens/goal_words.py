@@ -1,26 +1,13 @@
-"""Goals, remarks and bounds in the player's words, for every screen that shows a verdict."""
+"""Goals as rows of intervals, for every screen that shows a verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from engine.metrics import METRICS
-from game.rules.verdict import GoalOutcome, Remark
-from game.widgets.figures import plain_number, share, times
+from game.rules.verdict import GoalOutcome
 from game.widgets.ink import Line
 from game.widgets.interval_scale import GoalRow, draw_goals
-
-Say = Callable[..., str]
-
-
-def figure(metric: str, value: float) -> str:
-    """A metric's value with the unit it is read in."""
-    kind = METRICS[metric].kind if metric in METRICS else "absolute"
-    if kind == "ratio":
-        return f"{times(value)} x"
-    if kind == "share":
-        return share(value)
-    return plain_number(value)
+from game.wording import Say, figure
 
 
 def goal_rows(
@@ -42,17 +29,3 @@ def goal_rows(
 
 def state_of(goal: GoalOutcome) -> str:
     return "open" if goal.holds is None else "holds" if goal.holds else "broken"
-
-
-def remark_words(say: Say, remark: Remark) -> str:
-    """A remark with its details, names of metrics and phases in the player's language."""
-    details = dict(remark.details)
-    if "metric" in details:
-        details["metric"] = say(f"metric.{details['metric']}")
-    if details.get("phase") in ("prefill", "decode"):
-        details["phase"] = say(f"piece.phase.{details['phase']}")
-    return say(f"remark.{remark.code}", **details)
-
-
-def bound_words(say: Say, bound: str) -> str:
-    return say(f"bound.{bound.replace(' ', '_')}")

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from game.outcome import Outcome
-from game.screens.goal_words import bound_words, goal_rows, remark_words
+from game.screens.goal_words import goal_rows
 from game.screens.hall_screen import InHallScreen
 from game.screens.trial_log import badge
 from game.screens.verdict_details import draw_details
@@ -20,6 +20,7 @@ from game.widgets.figures import plain_number, share, times
 from game.widgets.hall_piece import HallPiece
 from game.widgets.ink import Ink, Line, Run, cells
 from game.widgets.typesetting import paragraph
+from game.wording import bound_words, remark_words
 
 if TYPE_CHECKING:
     from game.play import StageRun
