@@ -19,11 +19,19 @@ class Rates:
     """Seconds the machine spent on one token, by phase; None until that phase was timed.
 
     The cost is the machine's, not one request's: a decode step that serves a batch of b gives b
-    tokens.
+    tokens. `ratio` is decode's over prefill's: of a finished trial the median over its runs, as
+    the judge takes it, which is near the quotient of the medians and seldom equal to it.
     """
 
     prefill: float | None = None
     decode: float | None = None
+    over_runs: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        if self.over_runs is not None:
+            return self.over_runs
+        return self.decode / self.prefill if self.prefill and self.decode else None
 
 
 @dataclass(frozen=True)
@@ -86,9 +94,12 @@ def settled(result: TrialResult) -> Measured:
 def rates_of(samples: Sequence[RunSample]) -> Rates:
     if not samples:
         return Rates()
+    prefill = [s.prefill_seconds / (s.batch * s.prompt_tokens) for s in samples]
+    decode = [s.decode_seconds / (s.batch * max(len(s.step_seconds), 1)) for s in samples]
     return Rates(
-        prefill=median(s.prefill_seconds / (s.batch * s.prompt_tokens) for s in samples),
-        decode=median(s.decode_seconds / (s.batch * max(len(s.step_seconds), 1)) for s in samples),
+        prefill=median(prefill),
+        decode=median(decode),
+        over_runs=median(slow / fast for slow, fast in zip(decode, prefill, strict=True)),
     )
 
 

@@ -76,7 +76,7 @@ class PendulumPiece(HallPiece):
             )
         middle = [name]
         if rates.prefill and rates.decode:
-            ratio = Rhythm(rates.prefill, rates.decode).ratio
+            ratio = rates.ratio or Rhythm(rates.prefill, rates.decode).ratio
             middle = [self.say("piece.ratio", ratio=times(ratio)), name]
         return Twin(
             rates,

@@ -11,6 +11,7 @@ from canned_trials import make_result
 from engine.messages import Progress, Step, TrialDone
 from game.measured import Measured, Rates, hear, settled, typical_run
 from game.roof_points import points_measured, shares_of_ceilings
+from game.rules.judge import judge
 
 
 def test_events_fold_to_what_is_known_by_build() -> None:
@@ -43,6 +44,12 @@ def test_the_end_of_a_trial_gives_the_medians_of_its_runs() -> None:
     assert known.candidate.prefill == pytest.approx(median(costs))
     steps = [sum(p.candidate.step_seconds) / 23 / 8 for p in result.pairs]
     assert known.candidate.decode == pytest.approx(median(steps))
+
+
+def test_the_ratio_shown_is_the_one_the_guess_is_scored_by() -> None:
+    result = make_result("pendulum", "pass")
+    truth = judge(result, ()).metrics["decode_cost_ratio"]
+    assert settled(result).reference.ratio == pytest.approx(truth, rel=5e-3)
 
 
 def test_a_timeline_knows_one_build() -> None:
