@@ -18,8 +18,8 @@ test: check model
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m story.lint

@@ -90,7 +90,6 @@ def info(name: str, as_json: bool) -> int:
 
 async def _info(name: str, as_json: bool) -> int:
     from engine.client import WorkerClient
-
     from engine.messages import Failed, Load, Loaded
 
     client = WorkerClient()
