@@ -35,7 +35,7 @@ from saves.documents import Profile, Record, Settings
 from saves.store import Store
 from story.facts import FactValue
 from story.loader import load_interface, load_stages, load_text
-from story.schema import Stage, StageText
+from story.schema import Language, Stage, StageText
 
 __all__ = ["EngineUnavailable", "Outcome", "Session", "SessionInputError"]
 
@@ -51,6 +51,7 @@ class Session:
         self._bridge = bridge
         self._practice = practice
         self._in_trial = False
+        self._spoken: Language | None = None
         self._folded: tuple[int, str, tuple[Entry, ...], Standing] | None = None
 
     @classmethod
@@ -91,6 +92,8 @@ class Session:
 
     def update_settings(self, **changes: Any) -> Settings:
         """Change settings by name and keep them. Raises SessionInputError."""
+        if "language" in changes:
+            self._spoken = None
         return self._player.update_settings(changes)
 
     def profiles(self) -> tuple[Profile, ...]:
@@ -129,11 +132,15 @@ class Session:
 
     def text(self, key: str, /, **values: object) -> str:
         """An interface text in the player's language."""
-        return load_interface(self.settings.language).text(key, **values)
+        return load_interface(self._spoken or self.settings.language).text(key, **values)
+
+    def speak(self, language: Language) -> None:
+        """Use `language` for this sitting and leave the player's own setting as it is."""
+        self._spoken = language
 
     def stage_text(self, stage_id: str) -> StageText:
         """A hall's words in the player's language. Raises StoryError."""
-        return load_text(stage_id, self.settings.language)
+        return load_text(stage_id, self._spoken or self.settings.language)
 
     def closed_line(self, stage_id: str) -> str:
         """Why a sealed hall is sealed, in one sentence; "" where it is not."""

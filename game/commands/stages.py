@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,18 +10,21 @@ from engine.clean import clean
 from game.commands.options import json_option, language_option, profile_option
 from game.commands.output import print_json
 
+if TYPE_CHECKING:
+    from story.schema import Language
+
 
 @click.command("stages")
 @profile_option
 @language_option
 @json_option
-def command(profile: str | None, lang: str | None, as_json: bool) -> int:
+def command(profile: str | None, lang: Language | None, as_json: bool) -> int:
     """The halls: their state, crowns and best records."""
     from game.session import Session
 
     session = Session.open(profile=profile)
     if lang:
-        session.update_settings(language=lang)
+        session.speak(lang)
     standing = session.standing()
     rows: list[dict[str, Any]] = [
         {

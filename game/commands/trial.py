@@ -19,6 +19,7 @@ from game.commands.output import ProgressTalk, print_json, talk
 
 if TYPE_CHECKING:
     from game.session import Session
+    from story.schema import Language
 
 
 @click.command("trial")
@@ -39,7 +40,7 @@ def command(
     model: str,
     worker: str | None,
     profile: str | None,
-    lang: str | None,
+    lang: Language | None,
     as_json: bool,
 ) -> int:
     """Run one trial of STAGE and print its verdict.
@@ -50,7 +51,7 @@ def command(
 
     session = Session.open(profile=profile, worker=worker, device=device, model=model)
     if lang:
-        session.update_settings(language=lang)
+        session.speak(lang)
     return asyncio.run(_trial(session, stage, settings, guess, seed, as_json))
 
 

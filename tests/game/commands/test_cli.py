@@ -155,6 +155,8 @@ def test_stages_print_as_a_table_too(machine, capsys):
     machine()
     assert cli.run(["stages", "--lang", "zh"]) == 0
     assert "青铜壁" in capsys.readouterr().out
+    assert cli.run(["stages"]) == 0
+    assert "Bronze Gate" in capsys.readouterr().out, "a headless --lang is for that command alone"
 
 
 def test_lint_runs_the_claims_of_a_hall(machine, capsys):
