@@ -59,7 +59,7 @@ def test_costs_are_the_formulas_of_this_model_and_machine() -> None:
     assert facts["kv_kb_token"] == pytest.approx(23_040 / 1e3, rel=0.005)
     assert facts["floor_ms"] == pytest.approx(weights / 40e9 * 1e3, rel=0.005)
     assert (facts["bandwidth_gb"], facts["flops_t"]) == (40.0, 0.4)
-    assert (facts["batch"], facts["prompt"], facts["output"]) == (1, 128, 24)
+    assert (facts["batch"], facts["prompt"], facts["output"]) == (1, 128, 48)
 
 
 def test_a_figure_that_cannot_be_had_is_left_out() -> None:
