@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, MARGIN = 9.0, 19.0, 15.0, 14.0
 BASELINE = 14.4  # from the top of a cell
+_DOTS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
+"""Column and row of each bit of a braille character, in Unicode's order."""
 FONTS = (
     "'JetBrains Mono','Fira Code',Menlo,Consolas,'DejaVu Sans Mono',"
     "'Noto Sans Mono CJK SC','Sarasa Mono SC','PingFang SC','Microsoft YaHei',monospace"
@@ -54,13 +56,16 @@ def runs(strip: Strip) -> Iterator[Run]:
         piece = ""
         for char in text:
             width = cell_len(char)
-            if width == 1:
+            if width == 1 and (not piece or is_braille(piece[0]) == is_braille(char)):
                 piece += char
                 continue
             if piece:
                 yield Run(x, piece, len(piece), style or Style())
                 x += len(piece)
                 piece = ""
+            if width == 1:
+                piece = char
+                continue
             if width == 2:
                 yield Run(x, char, 2, style or Style())
             x += width
@@ -106,7 +111,28 @@ def _ground(run: Run, y: int) -> str:
     )
 
 
+def is_braille(char: str) -> bool:
+    return "\u2800" <= char <= "\u28ff"
+
+
+def _dots(run: Run, y: int) -> str:
+    """Braille as the dots it stands for: fonts draw it in widths of their own."""
+    radius = CELL_WIDTH / 7
+    path = ""
+    for place, char in enumerate(run.text):
+        left = MARGIN + (run.x + place) * CELL_WIDTH
+        for bit, (column, row) in enumerate(_DOTS):
+            if ord(char) - 0x2800 >> bit & 1:
+                across = left + (column * 2 + 1) * CELL_WIDTH / 4 - radius
+                down = MARGIN + y * CELL_HEIGHT + (row * 2 + 1) * CELL_HEIGHT / 8
+                path += f"M{across:.4g} {down:.4g}a{radius:.3g} {radius:.3g} 0 1 0 "
+                path += f"{2 * radius:.3g} 0a{radius:.3g} {radius:.3g} 0 1 0 {-2 * radius:.3g} 0"
+    return f'<path d="{path}" fill="{_colours(run.style)[0]}"/>' if path else ""
+
+
 def _glyphs(run: Run, y: int) -> str:
+    if is_braille(run.text[0]):
+        return _dots(run, y)
     shown = run.text.rstrip()
     lead = len(shown) - len(shown.lstrip())
     shown = shown.lstrip()
