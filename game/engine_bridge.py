@@ -131,19 +131,9 @@ class EngineBridge:
             if isinstance(loaded, Loaded):
                 self._model_config, self._model_name = loaded.model, loaded.name
                 _tell(on_event, loaded)
-            await self._measure(on_event, force=False)
+            await self._measure(on_event)
             self._ready = True
         self._remember()
-
-    async def measure_machine(self, on_event: OnEvent | None = None) -> MachineProfile:
-        """Measure the machine again, whatever profile stands. Raises as `ready` does."""
-        await self.ready(on_event)
-        async with self._waking:
-            self._aborting = False
-            await self._measure(on_event, force=True)
-        self._remember()
-        assert self._machine is not None
-        return self._machine
 
     async def run_trial(self, spec: TrialSpec, on_event: OnEvent | None = None) -> TrialResult:
         """Run one trial on the engine, waking it first.
@@ -186,8 +176,8 @@ class EngineBridge:
         except WorkerDied as death:
             raise self._lost(death) from death
 
-    async def _measure(self, on_event: OnEvent | None, force: bool) -> None:
-        answer = await self._ask(lambda job: Calibrate(job, force), on_event)
+    async def _measure(self, on_event: OnEvent | None) -> None:
+        answer = await self._ask(lambda job: Calibrate(job), on_event)
         if isinstance(answer, Calibrated):
             self._machine = answer.profile
             _tell(on_event, answer)

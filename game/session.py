@@ -210,10 +210,6 @@ class Session:
         """
         await self._bridge.ready(on_event)
 
-    async def measure_machine(self, on_event: OnEvent | None = None) -> MachineProfile:
-        """Measure the machine again. Raises as `ready` does."""
-        return await self._bridge.measure_machine(on_event)
-
     async def abort(self) -> None:
         """Stop what the engine is doing; a trial then ends invalid, unrecorded."""
         await self._bridge.abort()

@@ -62,10 +62,6 @@ class FakeBridge:
             raise self.trouble
         self.awake = True
 
-    async def measure_machine(self, on_event: OnEvent | None = None) -> MachineProfile:
-        await self.ready(on_event)
-        return MACHINE
-
     async def run_trial(self, spec: TrialSpec, on_event: OnEvent | None = None) -> TrialResult:
         self.specs.append(spec)
         for event in self.trial_events:
