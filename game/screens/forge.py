@@ -61,11 +61,12 @@ class ForgeScreen(InHallScreen):
     """
     HELP_KEY: ClassVar[str] = "help.play.forge"
     SETTLE_SECONDS: ClassVar[float] = 0.6
-    """Enter read the lines before this screen: one more of a fast hand's must not start a trial."""
+    """Enter read the lines before this screen: the next few of a fast hand's must not start a
+    trial. One that comes after a pause this long does."""
 
     def __init__(self, visit: StageRun, trouble: str = "") -> None:
         super().__init__(visit)
-        self._opened = monotonic()
+        self._last_enter = monotonic()
         self.cursor = 0
         self.trouble = trouble
 
@@ -294,7 +295,8 @@ class ForgeScreen(InHallScreen):
         self._redraw()
 
     def action_go_on(self) -> None:
-        if monotonic() - self._opened < self.SETTLE_SECONDS:
+        since, self._last_enter = monotonic() - self._last_enter, monotonic()
+        if since < self.SETTLE_SECONDS:
             return
         if self.illegal:
             self._redraw()
