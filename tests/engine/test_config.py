@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_machines import SMOLLM2
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, complete, resolve
 from engine.knobs import KNOBS, KnobError
-from engine.model.config import ModelConfig
 
 MACHINE = Capabilities(
     device="cpu",
@@ -25,20 +25,7 @@ MACHINE = Capabilities(
     precisions={"float32": "", "bfloat16": "", "float16": "not on this CPU"},
     linear_forms=("plain",),
 )
-MODEL = ModelConfig(
-    family="llama",
-    layers=30,
-    hidden=576,
-    heads=9,
-    kv_heads=3,
-    head_dim=64,
-    intermediate=1536,
-    vocabulary=49_152,
-    context=8192,
-    rope_base=1e5,
-    norm_eps=1e-5,
-    tied_head=True,
-)
+MODEL = SMOLLM2
 
 
 def test_an_empty_build_is_the_default_config_but_for_the_threads() -> None:

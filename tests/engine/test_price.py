@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_machines import SMOLLM2
 
 from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
-from engine.model.config import ModelConfig
 from engine.price import (
     Slice,
     decode_work,
@@ -18,21 +18,6 @@ from engine.price import (
     prefill_work,
     price,
     weight_bytes,
-)
-
-SMOLLM2 = ModelConfig(
-    family="llama",
-    layers=30,
-    hidden=576,
-    heads=9,
-    kv_heads=3,
-    head_dim=64,
-    intermediate=1536,
-    vocabulary=49_152,
-    context=8192,
-    rope_base=100_000.0,
-    norm_eps=1e-5,
-    tied_head=True,
 )
 
 

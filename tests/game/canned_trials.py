@@ -13,12 +13,12 @@ import random
 from typing import Any, Literal
 
 import msgspec
+from known_machines import SMOLLM2
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
 from engine.knobs import Value
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
-from engine.model.config import ModelConfig
 from engine.trial import (
     Bound,
     Environment,
@@ -39,20 +39,7 @@ Case = Literal["pass", "fail", "straddle", "noisy", "fault"]
 throughput lies on its bound. noisy: every run interrupted, by up to several times its length.
 fault: the runner itself gave up. In the gate the build is always the default one."""
 
-MODEL = ModelConfig(
-    family="llama",
-    layers=30,
-    hidden=576,
-    heads=9,
-    kv_heads=3,
-    head_dim=64,
-    intermediate=1536,
-    vocabulary=49_152,
-    context=8192,
-    rope_base=100_000.0,
-    norm_eps=1e-5,
-    tied_head=True,
-)
+MODEL = SMOLLM2
 CAPABILITIES = Capabilities(
     device="cpu",
     device_name="Canned CPU",

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from known_machines import make_capabilities
 
-from engine.capabilities import Capabilities
 from engine.config import EngineConfig
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
 from engine.model.config import ModelConfig
@@ -19,19 +19,7 @@ from engine.run.runner import NonFiniteLogits
 from engine.schedule.sequence import SamplingParams
 from engine.trial import Bound, TrialSpec
 
-CAPABILITIES = Capabilities(
-    device="cpu",
-    device_name="Test CPU",
-    physical_cores=2,
-    logical_cores=2,
-    memory_bytes=1 << 30,
-    instruction_set="none",
-    torch_version="0",
-    python_version="3",
-    platform="test",
-    precisions={"float32": "", "bfloat16": "", "float16": "not here"},
-    linear_forms=("plain",),
-)
+CAPABILITIES = make_capabilities(precisions={"float32": "", "bfloat16": "", "float16": "not here"})
 MACHINE = MachineProfile(
     version=PROFILE_VERSION,
     fingerprint=CAPABILITIES.fingerprint,

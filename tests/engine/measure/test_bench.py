@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from known_machines import make_capabilities
 
 import engine.measure.peer as peer_module
-from engine.capabilities import Capabilities
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile, load_profile
 from engine.measure.bench import Load, bench
 from engine.measure.shelf import Shelf
@@ -22,19 +22,7 @@ from engine.run.scoring import logits
 from engine.serve.failures import Aborted
 
 LOADS = (Load("prefill", 32, 2, 1), Load("decode", 16, 4, 1), Load("decode", 16, 4, 3))
-CAPABILITIES = Capabilities(
-    device="cpu",
-    device_name="Test CPU",
-    physical_cores=1,
-    logical_cores=1,
-    memory_bytes=1 << 30,
-    instruction_set="none",
-    torch_version="0",
-    python_version="3",
-    platform="test",
-    precisions={"float32": "", "bfloat16": "too old", "float16": ""},
-    linear_forms=("plain",),
-)
+CAPABILITIES = make_capabilities(precisions={"float32": "", "bfloat16": "too old", "float16": ""})
 MACHINE = MachineProfile(
     version=PROFILE_VERSION,
     fingerprint=CAPABILITIES.fingerprint,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from known_machines import make_capabilities
 
 import engine.measure.calibrate as calibrate_module
-from engine.capabilities import Capabilities
 from engine.machine import Ceilings, ThreadTiming, WaitPolicy, load_profile
 from engine.measure.calibrate import (
     CalibrationError,
@@ -29,18 +29,10 @@ from engine.model.config import ModelConfig
 from engine.serve.failures import Aborted
 
 CEILINGS = Ceilings(20e9, {"float32": 1e11, "bfloat16": 2e11}, 1e-6)
-CAPABILITIES = Capabilities(
-    device="cpu",
-    device_name="Test CPU",
+CAPABILITIES = make_capabilities(
     physical_cores=4,
     logical_cores=8,
-    memory_bytes=1 << 30,
-    instruction_set="none",
-    torch_version="0",
-    python_version="3",
-    platform="test",
     precisions={"float32": "", "bfloat16": "", "float16": "not here"},
-    linear_forms=("plain",),
 )
 SECONDS = {
     Cell(4, "passive"): 0.020,

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from known_machines import make_capabilities
 
 from engine.capabilities import Capabilities
 from engine.knobs import KnobError
@@ -39,19 +40,7 @@ from engine.serve.jobs import Desk
 from engine.serve.workbench import Workbench, full_names
 from engine.trial import Fault, TrialSpec
 
-MACHINE = Capabilities(
-    device="cpu",
-    device_name="test",
-    physical_cores=4,
-    logical_cores=8,
-    memory_bytes=2**30,
-    instruction_set="AVX2",
-    torch_version="2.13.0",
-    python_version="3.11",
-    platform="test",
-    precisions={"float32": "", "bfloat16": "", "float16": ""},
-    linear_forms=("plain",),
-)
+MACHINE = make_capabilities(physical_cores=4, logical_cores=8)
 MODEL = ModelConfig("llama", 1, 8, 1, 1, 8, 16, 32, 512, 1e4, 1e-5, True)
 PROFILE = MachineProfile(
     1,
