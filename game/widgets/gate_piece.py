@@ -68,7 +68,9 @@ class GatePiece(HallPiece):
             return (), 0.0
         batch, prompt, output = shape
         prefill, step = rates.prefill * batch * prompt, rates.decode * batch
-        done = min(max(known.position, 0), output - 1) if known.phase == "decode" else 0
+        # Off the clock the request has run to its end.
+        at = {"prefill": 0, "decode": known.position, None: output - 1}[known.phase]
+        done = min(max(at, 0), output - 1)
         parts = (Spell("prefill", prefill), *(Spell("decode", step),) * done)
         return parts, prefill + step * (output - 1)
 

@@ -44,7 +44,7 @@ def draw_phases(
     """
     name = max(cell_len(row.name) for row in rows)
     time = max(cell_len(heads.time), *(cell_len(duration(row.seconds)) for row in rows))
-    run = max(cell_len(heads.of_run), 6)
+    run = max(cell_len(heads.of_run), 6, *(cell_len(share(row.of_run)) for row in rows))
     left = width - name - time - run - 8
     column = max(left // 2, 6 + _LEAST_BAR)
     lead = f"{' ' * name}  {pad_left(heads.time, time)}  {pad_left(heads.of_run, run)}"
@@ -59,6 +59,7 @@ def draw_phases(
                 *_ceiling(row.bandwidth, row.compute, column, row.ink, plain),
                 Run("  ", "faint"),
                 *_ceiling(row.compute, row.bandwidth, column, row.ink, plain),
+                Run(" " * max(left - 2 * column, 0), "faint"),  # an odd cell is left over
             )
         )
     return lines
