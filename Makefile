@@ -52,7 +52,7 @@ $(VENV)/.play: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.play
 	@echo "Installing the checks and the oracles ..."
-	@$(PIP) -e '.[dev,oracle]' || { echo "Installing failed: the lines above say why."; exit 2; }
+	@$(PIP) -e '.[dev,oracle,report]' || { echo "Installing failed: the lines above say why."; exit 2; }
 	@touch $@
 
 clean:

@@ -5,19 +5,25 @@ the interface process touches only those.
 """
 
 TORCH_FREE = (
+    "engine.cache_plan",
     "engine.capabilities",
     "engine.clean",
     "engine.client",
     "engine.config",
     "engine.intervals",
     "engine.knobs",
+    "engine.kv_format",
+    "engine.load",
+    "engine.load_metrics",
     "engine.machine",
     "engine.messages",
     "engine.metrics",
     "engine.model.config",
     "engine.model.fetch",
     "engine.model.store",
+    "engine.page_map",
     "engine.paths",
     "engine.price",
+    "engine.resolve",
     "engine.trial",
 )

@@ -1,4 +1,7 @@
-"""Build -> EngineConfig: a pure step that also says why each automatic choice was made."""
+"""The settings an engine runs under, by section: what a build's knobs set.
+
+Frozen values. `resolve` makes them from a build, for one machine and one model.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,25 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engine.capabilities import Capabilities
 from engine.knobs import KNOBS, KnobError, Value, nearest_knob
-from engine.model.config import ModelConfig
 
 Build = Mapping[str, Value]
 """Knob name -> position, for the knobs a player set; the rest stand at their defaults."""
 
 
 class WorkloadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked. A `uniform` load gives every request `prompt` and `output` tokens.
+
+    In a `mixed` load they are the longest of each: short chats and long documents are drawn below
+    them (see `engine.load`), all beginning with the same `system` tokens, which `prompt` includes.
+    `requests` 0 means as many as the batch.
+    """
+
     prompt: int = 128
     output: int = 24
+    mix: str = "uniform"
+    requests: int = 0
+    system: int = 0
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,17 +42,36 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: int = 1
 
 
+class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How keys and values are kept.
+
+    `layout`: contiguous (a slot of the longest length for each request) or paged (blocks of
+    `block_size` tokens). `bits` 0 keeps them in the run's precision, 16 in 16 bits, 8 and 4 as
+    integers with a scale for each token and head. `prefix_sharing`: on or off, paged only.
+    """
+
+    layout: str = "contiguous"
+    block_size: int = 16
+    bits: int = 0
+    prefix_sharing: str = "off"
+
+
+class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The vessel. `budget` is in percent of the model's matrices in float32; 0 is none.
+
+    `overflow`: a request that finds no room waits for it, or breaks the run: `BudgetExceeded`.
+    """
+
+    budget: int = 0
+    overflow: str = "wait"
+
+
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workload: WorkloadConfig = msgspec.field(default_factory=WorkloadConfig)
     schedule: ScheduleConfig = msgspec.field(default_factory=ScheduleConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
-
-
-class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The config that will run, and knob name -> reason for what was chosen automatically."""
-
-    config: EngineConfig
-    reasons: dict[str, str]
+    cache: CacheConfig = msgspec.field(default_factory=CacheConfig)
+    memory: MemoryConfig = msgspec.field(default_factory=MemoryConfig)
 
 
 def complete(build: Build) -> dict[str, Value]:
@@ -59,44 +89,3 @@ def complete(build: Build) -> dict[str, Value]:
         except KnobError as error:
             raise KnobError(f"{name}: {error}") from None
     return positions
-
-
-def resolve(
-    build: Build,
-    capabilities: Capabilities,
-    model: ModelConfig,
-    calibrated_threads: int | None = None,
-) -> Resolved:
-    """Turn knob positions into the config that will run on this machine, with this model.
-
-    Raises:
-        KnobError: a value this machine or model cannot take, naming what would fit.
-    """
-    positions = complete(build)
-    for name, value in positions.items():
-        reason = KNOBS[name].unavailable(value, capabilities, model)
-        if reason:
-            shown = KNOBS[name].domain.show(value)
-            raise KnobError(f"{name}={shown} cannot run here: {reason}")
-    need = int(positions["workload.prompt"]) + int(positions["workload.output"])
-    if need > model.context:
-        fits = model.context - int(positions["workload.output"])
-        raise KnobError(
-            f"workload.prompt + workload.output is {need} tokens and the model's context is "
-            f"{model.context}; nearest: workload.prompt={max(fits, 1)}"
-        )
-    reasons: dict[str, str] = {}
-    threads = int(positions["run.threads"])
-    if threads == 0:
-        threads = calibrated_threads or capabilities.physical_cores
-        reasons["run.threads"] = (
-            f"{threads}: fastest when this machine was calibrated"
-            if calibrated_threads
-            else f"{threads}: the physical cores (not calibrated yet)"
-        )
-    sections: dict[str, dict[str, Value]] = {}
-    for name, value in positions.items():
-        section, key = name.split(".")
-        sections.setdefault(section, {})[key] = value
-    sections["run"]["threads"] = threads
-    return Resolved(config=msgspec.convert(sections, EngineConfig), reasons=reasons)

@@ -26,13 +26,15 @@ class KnobError(ValueError):
 class IntDomain:
     """Whole numbers in [low, high]; `special` names values outside it, such as 0 = "whole".
 
-    The forge moves along `ladder`; the command line may name any legal number.
+    The forge moves along `ladder`; the command line may name any legal number. `only_ladder` says
+    that no number between the ladder's is legal.
     """
 
     low: int
     high: int
     ladder: tuple[int, ...]
     special: Mapping[int, str] = field(default_factory=dict)
+    only_ladder: bool = False
 
     def parse(self, text: str) -> int:
         for value, word in self.special.items():
@@ -47,13 +49,26 @@ class IntDomain:
     def check(self, value: Value) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise KnobError(f"{value!r} is not a whole number; {self.describe()}")
-        if value in self.special or self.low <= value <= self.high:
+        if value in self.special:
+            return value
+        if self.only_ladder:
+            legal = [number for number in self.ladder if number not in self.special]
+            if value in legal:
+                return value
+            nearest = min(legal, key=lambda number: abs(number - value))
+            raise KnobError(
+                f"{value} is not one of its values; {self.describe()}; nearest: {nearest}"
+            )
+        if self.low <= value <= self.high:
             return value
         nearest = self.low if value < self.low else self.high
         raise KnobError(f"{value} is outside its range; {self.describe()}; nearest: {nearest}")
 
     def describe(self) -> str:
         words = "".join(f", or {word}" for word in self.special.values())
+        if self.only_ladder:
+            numbers = [str(number) for number in self.ladder if number not in self.special]
+            return f"legal: {', '.join(numbers)}{words}"
         return f"legal: {self.low} to {self.high}{words}"
 
     def show(self, value: Value) -> str:
@@ -122,6 +137,15 @@ _ALL = (
         "live",
     ),
     Knob("workload.output", IntDomain(2, 4_096, (8, 16, 24, 32, 64, 128)), 24, "tokens", "live"),
+    Knob("workload.mix", WordDomain(("uniform", "mixed")), "uniform", "", "live"),
+    Knob(
+        "workload.requests",
+        IntDomain(1, 256, (0, 4, 8, 12, 16, 24, 32), {0: "batch"}),
+        0,
+        "requests",
+        "live",
+    ),
+    Knob("workload.system", IntDomain(0, 8_192, (0, 32, 64, 128, 256)), 0, "tokens", "live"),
     Knob("schedule.batch", IntDomain(1, 64, (1, 2, 4, 8, 16, 32, 64)), 1, "requests", "live"),
     Knob(
         "schedule.prefill_chunk",
@@ -140,6 +164,30 @@ _ALL = (
     Knob(
         "run.threads", IntDomain(1, 1_024, (0, 1, 2, 4, 8, 16), {0: "auto"}), 0, "threads", "live"
     ),
+    Knob("cache.layout", WordDomain(("contiguous", "paged")), "contiguous", "", "live"),
+    Knob(
+        "cache.block_size",
+        IntDomain(1, 256, (1, 2, 4, 8, 16, 32, 64, 128, 256)),
+        16,
+        "tokens",
+        "live",
+    ),
+    Knob(
+        "cache.bits",
+        IntDomain(4, 16, (0, 16, 8, 4), {0: "full"}, only_ladder=True),
+        0,
+        "bits",
+        "live",
+    ),
+    Knob("cache.prefix_sharing", WordDomain(("off", "on")), "off", "", "live"),
+    Knob(
+        "memory.budget",
+        IntDomain(1, 100_000, (0, 100, 150, 200, 400), {0: "none"}),
+        0,
+        "percent of the float32 weights",
+        "live",
+    ),
+    Knob("memory.overflow", WordDomain(("wait", "break")), "wait", "", "live"),
 )
 
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _ALL}

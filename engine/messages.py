@@ -15,7 +15,8 @@ from engine.config import EngineConfig
 from engine.knobs import Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
-from engine.trial import TrialResult, TrialSpec
+from engine.page_map import PageMap
+from engine.trial import Flood, Ledger, TrialResult, TrialSpec
 
 PROTOCOL = 1
 
@@ -133,6 +134,33 @@ class Step(Event, frozen=True, tag="step"):
     seconds_per_token: dict[str, float] = {}
 
 
+class Account(Event, frozen=True, tag="account"):
+    """The engine's memory account now, at most 2 a second while a run is timed.
+
+    `flood` is there where the budget has just broken.
+    """
+
+    build: Literal["candidate", "reference"]
+    ledger: Ledger
+    flood: Flood | None = None
+
+
+class Pages(Event, frozen=True, tag="pages"):
+    """What each part of the cache holds now, at most 2 a second while a run is timed.
+
+    `running`, `waiting` and `finished` count requests; `preemptions` and `hit_tokens` (found in
+    the prefix cache) count since the load began.
+    """
+
+    build: Literal["candidate", "reference"]
+    pages: PageMap
+    running: int
+    waiting: int
+    finished: int
+    preemptions: int = 0
+    hit_tokens: int = 0
+
+
 class Tokens(Event, frozen=True, tag="tokens"):
     """Whole characters only; `index` counts tokens of the answer so far."""
 
@@ -192,6 +220,8 @@ AnyEvent = (
     | Calibrated
     | Progress
     | Step
+    | Account
+    | Pages
     | Tokens
     | TrialDone
     | ChatDone

@@ -69,6 +69,16 @@ METRICS: Mapping[str, Metric] = _registry(
     Metric("prefill_time_share", "share", "", "lower"),
     Metric("other_time_share", "share", "", "lower"),
     Metric("bottleneck", "word", "", "lower"),
+    Metric("live_tokens", "absolute", "tokens", "higher"),
+    Metric("vessel_share", "share", "", "lower"),
+    Metric("kv_request_mb", "absolute", "MB", "lower"),
+    Metric("throughput_ratio", "ratio", "x", "higher"),
+    Metric("throughput", "absolute", "tokens/s", "higher"),
+    Metric("memory_use", "share", "", "higher"),
+    Metric("reference_use", "absolute", "%", "higher"),
+    Metric("prefix_hit_rate", "share", "", "higher"),
+    Metric("queueing", "absolute", "s", "lower"),
+    Metric("recomputed_share", "share", "", "lower"),
 )
 
 

@@ -13,7 +13,7 @@ from engine.config import EngineConfig
 from engine.knobs import Value
 from engine.machine import Ceilings
 
-TrialKind = Literal["timeline", "paired"]
+TrialKind = Literal["timeline", "paired", "hold", "serve"]
 Op = Literal[">=", "<="]
 
 
@@ -30,7 +30,12 @@ class Bound(_Value, frozen=True):
 
 
 class TrialSpec(_Value, frozen=True):
-    """`timeline` repeats one build; `paired` compares it with `reference` in ABBA order."""
+    """`timeline` repeats one build; `paired` compares it with `reference` in ABBA order.
+
+    `hold` repeats one build as `timeline` does and counts what it holds at once; running out of
+    the memory budget ends it with a `flood`. The reference is made ready for its account alone.
+    `serve` compares two builds on whole loads of requests, in ABBA order.
+    """
 
     stage: str
     kind: TrialKind
@@ -51,7 +56,8 @@ class RunSample(_Value, frozen=True):
     `ttft` holds one entry a request (start of the run to its first token). `step_seconds` are the
     decode steps, each giving `batch` tokens, so a request's ITL list is `step_seconds`.
     `prefill_seconds` covers every request's prompt; `other_seconds` is what neither phase claims
-    (tokenising, sampling set-up). Wall = prefill + sum(steps) + other.
+    (tokenising, sampling set-up). Wall = prefill + sum(steps) + other. `peak_live_tokens` are the
+    most tokens whose keys and values the cache held at once (0: not counted).
     """
 
     batch: int
@@ -63,6 +69,7 @@ class RunSample(_Value, frozen=True):
     other_seconds: float
     wall_seconds: float
     output_digest: str
+    peak_live_tokens: int = 0
 
     @property
     def decode_seconds(self) -> float:
@@ -75,6 +82,72 @@ class Pair(_Value, frozen=True):
     order: Literal["AB", "BA"]
     reference: RunSample
     candidate: RunSample
+
+
+class RequestSample(_Value, frozen=True):
+    """One request of a served load. Times run from the start of the load.
+
+    `queued` lasts until the pass that first ran one of its tokens; `gaps` is its ITL list, one
+    entry a token after the first; `cached_tokens` of its prompt were found in the prefix cache on
+    its first admission; `preemptions` counts how often it was put back.
+    """
+
+    kind: Literal["chat", "document"]
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    queued: float
+    ttft: float
+    finished: float
+    gaps: tuple[float, ...]
+    preemptions: int = 0
+
+
+class LoadSample(_Value, frozen=True):
+    """One timed run of a whole load: every request handed in at the start, run to the last token.
+
+    `prefilled_tokens` are the rows that prefill passes ran, those computed a second time after a
+    preemption (`recomputed_tokens`) among them. `held_tokens` and `reserved_tokens` are means over
+    the passes of distinct tokens in the cache and of the token slots set aside for running
+    requests. `copies` counts blocks copied on write. Wall = prefill + decode + other.
+    """
+
+    requests: tuple[RequestSample, ...]
+    prefill_seconds: float
+    decode_seconds: float
+    other_seconds: float
+    wall_seconds: float
+    prefill_passes: int
+    decode_steps: int
+    prefilled_tokens: int
+    recomputed_tokens: int
+    preemptions: int
+    held_tokens: float
+    reserved_tokens: float
+    peak_live_tokens: int
+    most_running: int
+    copies: int
+    output_digest: str
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(request.prompt_tokens for request in self.requests)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(request.output_tokens for request in self.requests)
+
+    @property
+    def cached_tokens(self) -> int:
+        return sum(request.cached_tokens for request in self.requests)
+
+
+class LoadPair(_Value, frozen=True):
+    """`order` is "AB" or "BA": A is the reference, B the candidate. Both serve one load."""
+
+    order: Literal["AB", "BA"]
+    reference: LoadSample
+    candidate: LoadSample
 
 
 class Work(_Value, frozen=True):
@@ -107,6 +180,38 @@ class MemoryAccount(_Value, frozen=True):
     @property
     def allocated_bytes(self) -> int:
         return sum(self.allocated.values())
+
+
+class Ledger(_Value, frozen=True):
+    """The engine's account at one moment: bytes reserved by part, and what of it is in use.
+
+    `budget` is the vessel in bytes, None without one. `held_bytes` of the part `kv` hold keys and
+    values of `live_tokens` distinct tokens; the rest of `kv` is reserved and empty.
+    """
+
+    budget: int | None
+    parts: dict[str, int]
+    held_bytes: int
+    live_tokens: int
+
+    @property
+    def reserved_bytes(self) -> int:
+        return sum(self.parts.values())
+
+
+class Flood(_Value, frozen=True):
+    """The budget broke: the account of that moment, and what was asked beyond it.
+
+    `running` requests were held when one more asked for `asked_bytes`; `free_bytes` were left.
+    `fits` is the largest number of these requests that the vessel holds.
+    """
+
+    ledger: Ledger
+    asked_bytes: int
+    free_bytes: int
+    running: int
+    requests: int
+    fits: int
 
 
 class Quality(_Value, frozen=True):
@@ -143,7 +248,9 @@ class Environment(_Value, frozen=True):
 
 
 class TrialResult(_Value, frozen=True):
-    """Everything the judge needs. `singles` for timeline trials, `pairs` for paired ones."""
+    """Everything the judge needs. `singles` for timeline and hold trials, `pairs` for paired
+    ones, `load_pairs` for served ones. `ledger` is the candidate's account when most was held;
+    `flood` is there where the memory budget broke. Memory accounts hold bytes by part."""
 
     spec: TrialSpec
     config: EngineConfig
@@ -166,3 +273,6 @@ class TrialResult(_Value, frozen=True):
     faults: tuple[Fault, ...]
     environment: Environment
     sample_text: str = ""
+    load_pairs: tuple[LoadPair, ...] = ()
+    ledger: Ledger | None = None
+    flood: Flood | None = None

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.capabilities import Capabilities
-from engine.config import Resolved, resolve
 from engine.knobs import KnobError, Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
 from engine.price import Price, price
+from engine.resolve import Resolved, resolve
 from engine.trial import TrialResult, TrialSpec
 from game.build_check import find_open_stage, find_stage, positions_of, read_settings, spec_of
 from game.engine_bridge import EngineBridge, MakeClient, OnEvent, make_worker_client

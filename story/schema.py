@@ -53,7 +53,8 @@ class Stage(_Value, frozen=True):
     """`build` is the default build (fixed workload included); `knobs` are what the forge offers.
 
     `opens_after` names the hall that must be passed first. A closed hall has only id, order, open
-    and opens_after. `hint_build` is the build the third hint gives away.
+    and opens_after. `hint_build` is the build the third hint gives away. `scar` names a failure
+    that the hall demands once beside its goals: `flood`, a trial that breaks the memory budget.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Stage(_Value, frozen=True):
     crowns: tuple[Crown, ...] = ()
     hint_build: dict[str, Value] = {}
     proof: Proof | None = None
+    scar: Literal["flood"] | None = None
 
 
 class Condition(_Value, frozen=True):
@@ -99,7 +101,11 @@ class Line(_Value, frozen=True):
     choices: tuple[Reply, ...] = ()
 
 
-SceneName = Literal["arrival", "forge", "passed", "failed", "undecided", "insight"]
+SceneName = Literal[
+    "arrival", "forge", "passed", "failed", "undecided", "insight", "descent", "scar"
+]
+"""`descent` and `scar` belong to a hall that demands a scar: the first is told when its goals are met
+and the scar is still to come, the second when a trial has just left it."""
 
 
 class StageText(_Value, frozen=True):

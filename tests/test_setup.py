@@ -27,7 +27,7 @@ def requirements(extras: tuple[str, ...]) -> list[Requirement]:
 
 def test_everything_that_make_installs_is_pinned_inside_its_range():
     pins = constraints()
-    for wanted in requirements(("dev", "oracle")):
+    for wanted in requirements(("dev", "oracle", "report")):
         pin = pins[wanted.name.lower().replace("_", "-")]
         (only,) = pin.specifier
         assert only.operator == "==", pin

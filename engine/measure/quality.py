@@ -147,7 +147,7 @@ def check_finite(model: Llama, scores: Tensor, text: Sequence[int], start: int) 
 def first_bad_layer(model: Llama, text: Sequence[int]) -> str:
     """Where the first non-finite value of a pass over `text` appears."""
     runner = Runner(model, make_cache(model, sequences=1, capacity=len(text)))
-    runner.cache.allocate(0, len(text))
+    runner.cache.admit(0, text, len(text))
     batch = runner.layout.of_tokens("prefill", (0,), [text])
     outputs = model.layer_outputs(batch.input_ids, batch.positions, batch.context)
     for index, hidden in enumerate(outputs):

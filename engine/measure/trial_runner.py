@@ -15,7 +15,7 @@ import torch
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
-from engine.config import EngineConfig, Resolved, resolve
+from engine.config import EngineConfig
 from engine.intervals import decide, settled
 from engine.machine import Ceilings, MachineProfile
 from engine.measure import ceilings as ceilings_module
@@ -33,6 +33,7 @@ from engine.messages import Event
 from engine.metrics import Evidence, samples
 from engine.model.llama import Llama
 from engine.price import Price, price
+from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine
 from engine.trial import (
     Bound,

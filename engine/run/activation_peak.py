@@ -86,8 +86,8 @@ def _peak_of(runner: Runner, phase: Phase, starts: Sequence[int], counts: Sequen
     cache = runner.cache
     ids = tuple(range(len(counts)))
     for sequence, start in zip(ids, starts, strict=True):
-        cache.allocate(sequence, cache.capacity)
-        cache.append([sequence], [start])  # what these tokens hold does not matter: zeros
+        cache.admit(sequence, (), cache.capacity)
+        cache.append([sequence], [[0] * start])  # what these tokens hold does not matter: zeros
     with ActivationPeak() as mode:
         batch = runner.layout.of_tokens(phase, ids, [[0] * count for count in counts])
         runner.last_logits(batch).max(dim=-1)

@@ -8,44 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from engine.cache.kv_cache import Addresses, KVCache, Reading
+from engine.cache.kv_cache import Addresses, KVCache, Span
 from engine.schedule.scheduler import Phase, Plan
-from kernels.attention.fused import attention
-from kernels.attention.mask import additive, visible
-
-
-@dataclass(frozen=True)
-class Span:
-    """Sequences attended in one kernel call: neighbours in the cache, equally many rows each.
-
-    `mask` is additive [B, 1, L, S] or None; `causal` says that row i of each sequence sees exactly
-    keys 0..i.
-    """
-
-    sequences: int
-    queries: int
-    reading: Reading
-    mask: Tensor | None
-    causal: bool
-
-    @property
-    def rows(self) -> int:
-        return self.sequences * self.queries
-
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """The span's own rows: [B · L, heads, D] -> [B · L, heads · D]."""
-        return attention(
-            query.view(self.sequences, self.queries, *query.shape[1:]),
-            self.reading.keys[layer],
-            self.reading.values[layer],
-            self.mask,
-            self.causal,
-        )
 
 
 @dataclass(frozen=True)
@@ -114,11 +83,8 @@ class Layout:
         """
         starts = [self.cache.length(sequence) for sequence in ids]
         counts = [len(run) for run in tokens]
-        addresses = self.cache.append(ids, counts)
-        spans = tuple(
-            self._span(ids[low:high], starts[low:high], counts[low])
-            for low, high in pairwise(self._cuts(ids, counts))
-        )
+        addresses = self.cache.append(ids, tokens)
+        spans = self.cache.spans(ids, starts, counts, self.window, self.dtype)
         positions = [
             start + i for start, count in zip(starts, counts, strict=True) for i in range(count)
         ]
@@ -130,35 +96,6 @@ class Layout:
             last_rows=self._tensor([end - 1 for end in accumulate(counts)]),
             context=AttentionContext(self.cache, addresses, spans),
         )
-
-    def _cuts(self, ids: Ordered[int], counts: Ordered[int]) -> list[int]:
-        """Where one kernel call must end and the next begin: 0, ..., B.
-
-        Decode rows in adjacent slots go together, short beside long: the padding is masked, and
-        costs less than a call a sequence. Prefill goes by sequence, where the kernel skips the
-        future half by itself.
-        """
-        slots = [self.cache.slot(sequence) for sequence in ids]
-        together = [
-            slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1
-            for i in range(1, len(ids))
-        ]
-        return [0, *(i for i, joined in enumerate(together, 1) if not joined), len(ids)]
-
-    def _span(self, ids: Ordered[int], starts: Ordered[int], count: int) -> Span:
-        """`ids` attend with `count` rows each, after `starts` cached tokens."""
-        last = max(starts) + count
-        # No row looks further back than window - 1 positions before itself.
-        first = 0 if self.window is None else max(0, min(starts) - self.window + 1)
-        keys = last - first
-        hidden_past = self.window is not None and keys > self.window
-        level = min(starts) == max(starts)
-        causal = count > 1 and last == count and not hidden_past
-        mask = None
-        if not causal and (count > 1 or not level or hidden_past):
-            places = self._tensor([[start + i for i in range(count)] for start in starts])
-            mask = additive(visible(places, first, keys, self.window), self.dtype)
-        return Span(len(ids), count, self.cache.read(ids, first, last), mask, causal)
 
     def _tensor(self, values: Ordered[int] | Ordered[Ordered[int]]) -> Tensor:
         return torch.tensor(values, device=self.device)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache.kv_cache import ContiguousCache, KVCache
+from engine.cache.contiguous import ContiguousCache
+from engine.cache.kv_cache import KVCache
 from engine.model.llama import Llama
 from engine.run.batch import Batch, Layout
 from engine.schedule.scheduler import Plan

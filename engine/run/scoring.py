@@ -37,7 +37,7 @@ def score_chunks(model: Llama, token_ids: Sequence[int], chunk: int = CHUNK) -> 
 
 def _scores(model: Llama, token_ids: Sequence[int], chunk: int) -> Iterator[Tensor]:
     runner = Runner(model, make_cache(model, sequences=1, capacity=len(token_ids)))
-    runner.cache.allocate(0, len(token_ids))
+    runner.cache.admit(0, token_ids, len(token_ids))
     for start in range(0, len(token_ids), chunk):
         with torch.inference_mode():
             tokens = token_ids[start : start + chunk]

@@ -126,9 +126,9 @@ class Scheduler:
         """Strictly in order: a long request at the head is not overtaken by a short one."""
         while self._waiting and len(self._running) < self._config.batch:
             sequence = self._waiting[0]
-            if not self._cache.can_allocate(sequence.most_cached):
+            if not self._cache.can_admit(sequence.prompt_ids, sequence.most_cached):
                 return
-            self._cache.allocate(sequence.id, sequence.most_cached)
+            self._cache.admit(sequence.id, sequence.prompt_ids, sequence.most_cached)
             self._running[sequence.id] = self._waiting.popleft()
 
 

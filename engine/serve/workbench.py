@@ -13,7 +13,7 @@ import msgspec
 import torch
 
 from engine.capabilities import Capabilities
-from engine.config import Build, EngineConfig, Resolved, RunConfig, resolve
+from engine.config import Build, EngineConfig, RunConfig
 from engine.knobs import Value, find_knob
 from engine.machine import Ceilings, MachineProfile, current_wait_policy, load_profile, save_profile
 from engine.measure.bench import bench
@@ -40,6 +40,7 @@ from engine.messages import (
 from engine.model.llama import Llama
 from engine.model.loader import LoadedModel, load_model
 from engine.model.store import find_model
+from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine, SamplingParams
 from engine.serve import chat
 from engine.serve.failures import InputError

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from known_machines import SMOLLM2
 
 from engine.capabilities import Capabilities
-from engine.config import EngineConfig, complete, resolve
+from engine.config import EngineConfig, complete
 from engine.knobs import KNOBS, KnobError
+from engine.resolve import resolve
 
 MACHINE = Capabilities(
     device="cpu",

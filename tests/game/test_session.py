@@ -14,9 +14,9 @@ from canned_trials import MACHINE, MODEL, make_build, make_result
 from canned_worker import CannedWorker
 
 from engine.client import RestartLimit, WorkerDied
-from engine.config import Resolved
 from engine.knobs import KnobError
 from engine.messages import Failed, Hello, Loaded, RunTrial
+from engine.resolve import Resolved
 from game.session import EngineUnavailable, Session, SessionInputError
 from game.trial_record import verdict_of
 from saves.faults import SaveError

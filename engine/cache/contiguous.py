@@ -1,0 +1,214 @@
+"""One slot a sequence, as long as the longest can become: simple, fast to read, mostly empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from engine.cache.kv_cache import Addresses, KVCache, Span
+from engine.cache.spans import DenseSpan, extent
+from engine.page_map import CELL_SIGNS, PageMap
+from kernels.kv_store.scatter import store
+
+MAP_CELL = 16
+"""Tokens of one cell of the page map: the paged layout's usual block, so that both look alike."""
+
+
+@dataclass(frozen=True)
+class _Views:
+    """A view a layer, never a copy."""
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.keys[index], self.values[index]
+
+
+class ContiguousCache(KVCache):
+    """Every sequence owns one slot: `capacity` tokens side by side, reserved when it enters.
+
+    Keys (and values) are one tensor [layers, slots, kv_heads, capacity, D]. A range of slots is
+    therefore a strided view [B, kv_heads, S, D] that attention reads in place. What is reserved
+    and not used is wasted: the paged layout exists for that.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        slots: int,
+        kv_heads: int,
+        capacity: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: str = "cpu",
+    ) -> None:
+        for name, value in (("slots", slots), ("capacity", capacity)):
+            if value < 1:
+                raise ValueError(f"a KV cache with {name}={value} holds nothing; at least 1")
+        self.capacity = capacity
+        self.slots = slots
+        shape = (layers, slots, kv_heads, capacity, head_dim)
+        # Zeros, not garbage: a masked score is exp(-inf) = 0, and 0 · NaN would still be NaN.
+        self._keys = torch.zeros(shape, dtype=dtype, device=device)
+        self._values = torch.zeros(shape, dtype=dtype, device=device)
+        self._key_pools = self._keys.view(layers, -1, head_dim).unbind(0)
+        self._value_pools = self._values.view(layers, -1, head_dim).unbind(0)
+        self._head_offsets = torch.arange(kv_heads, device=device) * capacity
+        self._slot_rows = kv_heads * capacity
+        self._free = list(range(slots - 1, -1, -1))
+        self._slot: dict[int, int] = {}
+        self._length: dict[int, int] = {}
+
+    def ever_fits(self, tokens: int) -> bool:
+        return tokens <= self.capacity
+
+    def can_admit(self, prompt: Sequence[int], most: int, whole: bool = False) -> bool:
+        return bool(self._free) and most <= self.capacity
+
+    def admit(self, sequence: int, prompt: Sequence[int], most: int, whole: bool = False) -> int:
+        if sequence in self._slot:
+            raise ValueError(f"sequence {sequence} is in the cache already")
+        if most > self.capacity:
+            raise ValueError(
+                f"sequence {sequence} needs {most} tokens; a slot holds {self.capacity}"
+            )
+        if not self._free:
+            raise ValueError(f"all {self.slots} slots are taken; free one first")
+        # The lowest free slot keeps the sequences in use adjacent, hence readable as one view.
+        lowest = min(self._free)
+        self._free.remove(lowest)
+        self._slot[sequence] = lowest
+        self._length[sequence] = 0
+        return 0
+
+    def shortage(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
+        return 0  # a slot is as long as its sequence can become
+
+    def free(self, sequence: int, spoiled: bool = False) -> None:
+        self._free.append(self._slot.pop(self._known(sequence)))
+        del self._length[sequence]
+
+    def clear(self) -> None:
+        for sequence in list(self._slot):
+            self.free(sequence)
+
+    def length(self, sequence: int) -> int:
+        return self._length[self._known(sequence)]
+
+    def slot(self, sequence: int) -> int:
+        return self._slot[self._known(sequence)]
+
+    def append(self, sequences: Sequence[int], runs: Sequence[Sequence[int]]) -> Addresses:
+        counts = [len(run) for run in runs]
+        for sequence, count in zip(sequences, counts, strict=True):
+            end = self.length(sequence) + count
+            if end > self.capacity:
+                raise ValueError(
+                    f"sequence {sequence} would grow to {end} tokens; a slot holds {self.capacity}"
+                )
+        tokens: list[int] = []
+        for sequence, count in zip(sequences, counts, strict=True):
+            start = self._slot[sequence] * self._slot_rows + self._length[sequence]
+            tokens.extend(range(start, start + count))
+            self._length[sequence] += count
+        first_head = torch.tensor(tokens, dtype=torch.int64, device=self._head_offsets.device)
+        return Addresses((first_head[:, None] + self._head_offsets).flatten())
+
+    def write(self, layer: int, addresses: Addresses, keys: Tensor, values: Tensor) -> None:
+        store(self._key_pools[layer], addresses.rows, keys.flatten(0, 1))
+        store(self._value_pools[layer], addresses.rows, values.flatten(0, 1))
+
+    def spans(
+        self,
+        sequences: Sequence[int],
+        starts: Sequence[int],
+        counts: Sequence[int],
+        window: int | None,
+        dtype: torch.dtype,
+    ) -> tuple[Span, ...]:
+        """Decode rows in adjacent slots go together, short beside long: the padding is masked, and
+        costs less than a call a sequence. Prefill goes by sequence, where the kernel skips the
+        future half by itself."""
+        slots = [self.slot(sequence) for sequence in sequences]
+        joined = [
+            slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1
+            for i in range(1, len(slots))
+        ]
+        cuts = [0, *(i for i, together in enumerate(joined, 1) if not together), len(slots)]
+        return tuple(
+            self._span(slots[low], list(starts[low:high]), counts[low], window, dtype)
+            for low, high in pairwise(cuts)
+        )
+
+    def _span(
+        self, slot: int, starts: list[int], count: int, window: int | None, dtype: torch.dtype
+    ) -> Span:
+        found = extent(starts, count, window, dtype, str(self._keys.device))
+        rows = slice(slot, slot + len(starts))
+        places = slice(found.first, found.first + found.keys)
+        reading = _Views(
+            self._keys[:, rows, :, places].unbind(0), self._values[:, rows, :, places].unbind(0)
+        )
+        return DenseSpan(len(starts), count, reading, found.mask, found.causal)
+
+    def rewind(self, sequence: int, length: int) -> None:
+        if not 0 <= length <= self.length(sequence):
+            raise ValueError(
+                f"sequence {sequence} holds {self.length(sequence)} tokens and cannot be rewound "
+                f"to {length}; 0 to {self.length(sequence)} can"
+            )
+        self._length[sequence] = length
+
+    @property
+    def nbytes(self) -> int:
+        return self._keys.nbytes + self._values.nbytes
+
+    @property
+    def token_bytes(self) -> int:
+        return self.nbytes // (self.slots * self.capacity)
+
+    @property
+    def held_tokens(self) -> int:
+        return sum(self._length.values())
+
+    @property
+    def reserved_tokens(self) -> int:
+        return len(self._slot) * self.capacity
+
+    def page_map(self) -> PageMap:
+        """Each slot in cells of MAP_CELL tokens."""
+        lengths = {slot: self._length[sequence] for sequence, slot in self._slot.items()}
+        cells = "".join(_slot_cells(lengths.get(slot), self.capacity) for slot in range(self.slots))
+        return PageMap(
+            layout="contiguous",
+            block_size=MAP_CELL,
+            cells=cells,
+            held_tokens=self.held_tokens,
+            reserved_tokens=self.reserved_tokens,
+        )
+
+    def check_integrity(self) -> None:
+        taken = sorted(self._slot.values())
+        assert sorted(taken + self._free) == list(range(self.slots)), "free + taken = all slots"
+        assert self._slot.keys() == self._length.keys()
+        assert all(0 <= length <= self.capacity for length in self._length.values())
+
+    def _known(self, sequence: int) -> int:
+        if sequence not in self._slot:
+            raise ValueError(f"sequence {sequence} is not in the cache")
+        return sequence
+
+
+def _slot_cells(length: int | None, capacity: int) -> str:
+    """A slot of `capacity` tokens, `length` of them held; None where it is nobody's."""
+    cells = -(-capacity // MAP_CELL)
+    if length is None:
+        return CELL_SIGNS["free"] * cells
+    full, rest = divmod(length, MAP_CELL)
+    signs = CELL_SIGNS["full"] * full + (CELL_SIGNS["tail"] if rest else "")
+    return signs + CELL_SIGNS["reserved"] * (cells - len(signs))
