@@ -104,8 +104,8 @@ class Line(_Value, frozen=True):
 SceneName = Literal[
     "arrival", "forge", "passed", "failed", "undecided", "insight", "descent", "scar"
 ]
-"""`descent` and `scar` belong to a hall that demands a scar: the first is told when its goals are met
-and the scar is still to come, the second when a trial has just left it."""
+"""`descent` and `scar` belong to a hall that demands a scar: the first is told when its goals are
+met and the scar is still to come, the second when a trial has just left it."""
 
 
 class StageText(_Value, frozen=True):
