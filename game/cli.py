@@ -19,6 +19,7 @@ COMMANDS = {
     "chat": "One answer, streamed, with TTFT, TPOT and memory.",
     "bench": "This machine's ceilings, prefill and decode rates.",
     "lint": "Does a stage hold: the default loses, two winners exist.",
+    "sweep": "Trials over a grid of builds: a table, the front, a chart.",
     "model": "List, fetch, add or describe models.",
     "doctor": "What this machine has, what is missing, how to get it.",
     "worker": "The engine process, for use on another machine.",
