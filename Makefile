@@ -30,6 +30,7 @@ model: | $(VENV)/.play
 bench: $(VENV)/.test model
 	$(BIN)/latency-wall bench
 	$(BIN)/python benchmarks/decode_vs_transformers.py
+	$(BIN)/python benchmarks/serving.py
 	$(BIN)/python benchmarks/interface_speed.py
 
 snapshots: $(VENV)/.test
