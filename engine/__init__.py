@@ -5,14 +5,19 @@ the interface process touches only those.
 """
 
 TORCH_FREE = (
+    "engine.activations",
     "engine.cache_plan",
+    "engine.cache_tensors",
+    "engine.calls",
     "engine.capabilities",
     "engine.clean",
     "engine.client",
     "engine.config",
+    "engine.fit",
     "engine.intervals",
     "engine.knobs",
     "engine.kv_format",
+    "engine.legality",
     "engine.load",
     "engine.load_metrics",
     "engine.machine",
@@ -26,4 +31,5 @@ TORCH_FREE = (
     "engine.price",
     "engine.resolve",
     "engine.trial",
+    "engine.work",
 )

@@ -123,15 +123,31 @@ class Knob:
                 return capabilities.precisions.get(str(value)) or None
             if self.name == "run.threads" and int(value) > capabilities.logical_cores:
                 return f"this machine has {capabilities.logical_cores} logical cores"
-        if model is not None and self.name == "workload.prompt" and int(value) >= model.context:
+        return None if model is None else self._unfit(value, model)
+
+    def _unfit(self, value: Value, model: ModelConfig) -> str | None:
+        """Why the model's shape rules `value` out."""
+        if self.name == "workload.prompt" and int(value) >= model.context:
             return f"the model's context is {model.context} tokens"
+        if self.name == "cache.block_size" and model.context % int(value):
+            divisors = [size for size in range(1, 257) if model.context % size == 0]
+            nearest = min(divisors, key=lambda size: abs(size - int(value)))
+            return (
+                f"blocks must divide the model's context of {model.context} tokens; "
+                f"nearest: {nearest}"
+            )
+        if self.name == "cache.bits" and value == 4 and model.head_dim % 2:
+            return (
+                f"4-bit codes go two to a byte, and a head of {model.head_dim} numbers is odd; "
+                "nearest: 8"
+            )
         return None
 
 
 _ALL = (
     Knob(
         "workload.prompt",
-        IntDomain(1, 32_768, (16, 32, 64, 128, 256, 512, 1024)),
+        IntDomain(1, 32_768, (64, 128, 256, 512, 1024, 2048)),
         128,
         "tokens",
         "live",
@@ -146,7 +162,13 @@ _ALL = (
         "live",
     ),
     Knob("workload.system", IntDomain(0, 8_192, (0, 32, 64, 128, 256)), 0, "tokens", "live"),
-    Knob("schedule.batch", IntDomain(1, 64, (1, 2, 4, 8, 16, 32, 64)), 1, "requests", "live"),
+    Knob(
+        "schedule.batch",
+        IntDomain(1, 64, (1, 2, 4, 8, 12, 16, 32, 64)),
+        1,
+        "requests",
+        "live",
+    ),
     Knob(
         "schedule.prefill_chunk",
         IntDomain(16, 32_768, (0, 32, 64, 128, 256, 512), {0: "whole"}),
@@ -182,7 +204,7 @@ _ALL = (
     Knob("cache.prefix_sharing", WordDomain(("off", "on")), "off", "", "live"),
     Knob(
         "memory.budget",
-        IntDomain(1, 100_000, (0, 100, 150, 200, 400), {0: "none"}),
+        IntDomain(1, 100_000, (0, 60, 70, 80, 90, 100, 150, 200, 400), {0: "none"}),
         0,
         "percent of the float32 weights",
         "live",

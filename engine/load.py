@@ -7,15 +7,28 @@ workload alone, never on the build, so that two builds serve the same load.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
-from engine.config import EngineConfig
+from engine.config import EngineConfig, WorkloadConfig
 
 RequestKind = Literal["chat", "document"]
 
 DOCUMENT_EVERY = 3
 """Every third request is a long document, in a drawn order; the rest are short chats."""
+
+PROMPT_SHARES: Mapping[RequestKind, tuple[float, float]] = {
+    "document": (1 / 2, 1.0),
+    "chat": (1 / 16, 1 / 6),
+}
+OUTPUT_SHARES = (1 / 2, 1.0)
+"""Between which shares of the longest a mixed load draws: of a prompt's own part, of an answer."""
+
+LEAST_OWN, LEAST_OUTPUT = 16, 4
+"""A mixed load needs a longest own part and a longest answer of this many tokens: the least draw is
+then one token of its own, and two of an answer."""
 
 
 @dataclass(frozen=True)
@@ -37,23 +50,41 @@ def draw_load(config: EngineConfig, seed: int) -> tuple[RequestShape, ...]:
 
     `uniform`: every request as long as the workload says. `mixed`: with P the longest prompt, S its
     shared beginning and O the longest answer, a document has S + U(1/2, 1) (P - S) prompt tokens
-    and U(1/2, 1) O answer tokens, a chat S + U(1/16, 1/6) (P - S) and U(1/2, 1) O; at least one of
-    each everywhere. U(a, b) is drawn uniformly.
+    and U(1/2, 1) O answer tokens, a chat S + U(1/16, 1/6) (P - S) and U(1/2, 1) O: at least one
+    token after S, and an answer of two. U(a, b) is drawn uniformly.
     """
     work = config.workload
     count = request_count(config)
     if work.mix == "uniform":
         return (RequestShape("chat", work.prompt, work.output),) * count
     source = random.Random(f"load/{seed}")
-    kinds: list[RequestKind] = [
-        "document" if number % DOCUMENT_EVERY == 0 else "chat" for number in range(count)
-    ]
+    kinds = _kinds(count)
     source.shuffle(kinds)
-    own = work.prompt - work.system
-    shapes = []
-    for kind in kinds:
-        low, high = (1 / 2, 1.0) if kind == "document" else (1 / 16, 1 / 6)
-        prompt = work.system + max(round(own * source.uniform(low, high)), 1)
-        output = max(round(work.output * source.uniform(1 / 2, 1.0)), 2)
-        shapes.append(RequestShape(kind, prompt, output))
-    return tuple(shapes)
+    return tuple(
+        _shape(work, kind, source.uniform(*PROMPT_SHARES[kind]), source.uniform(*OUTPUT_SHARES))
+        for kind in kinds
+    )
+
+
+def mean_load(config: EngineConfig) -> tuple[RequestShape, ...]:
+    """A load with every length at its mean, documents spread among the chats: what is priced."""
+    work = config.workload
+    count = request_count(config)
+    if work.mix == "uniform":
+        return (RequestShape("chat", work.prompt, work.output),) * count
+    answer = fmean(OUTPUT_SHARES)
+    means: dict[RequestKind, RequestShape] = {
+        kind: _shape(work, kind, fmean(shares), answer) for kind, shares in PROMPT_SHARES.items()
+    }
+    return tuple(means[kind] for kind in _kinds(count))
+
+
+def _kinds(count: int) -> list[RequestKind]:
+    return ["document" if number % DOCUMENT_EVERY == 0 else "chat" for number in range(count)]
+
+
+def _shape(
+    work: WorkloadConfig, kind: RequestKind, own_share: float, output_share: float
+) -> RequestShape:
+    own = max(round((work.prompt - work.system) * own_share), 1)
+    return RequestShape(kind, work.system + own, max(round(work.output * output_share), 2))

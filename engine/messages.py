@@ -124,7 +124,9 @@ class Progress(Event, frozen=True, tag="progress"):
 class Step(Event, frozen=True, tag="step"):
     """What the engine is doing, at most 2 a second while a run is timed.
 
-    `tokens_per_second` are the rates measured so far in this trial, by phase, for each build.
+    `batch` requests run together; `position` is the step's number in its phase, or in a served load
+    the requests that have finished. `seconds_per_token` are the rates measured so far in this
+    trial, by phase, of this build.
     """
 
     phase: Literal["prefill", "decode"]

@@ -1,8 +1,8 @@
-"""What is measured: names, units, and the definitions that turn raw runs into figures.
+"""What can be measured: the registry of metrics, and what a trial's evidence says of each.
 
-Torch-free and pure. The definitions are the field's: TTFT is request start to first token; TPOT is
-(end-to-end - TTFT) / (n - 1) for n >= 2 output tokens, so the first token belongs to prefill;
-throughput counts the tokens that were really given over the time they took.
+Torch-free and pure. The definitions of single figures are in `engine.run_metrics` (one run),
+`engine.load_metrics` (a served load) and `engine.roofline` (the machine's ceilings); here they
+become the samples that a goal is decided on.
 """
 
 from __future__ import annotations
@@ -10,27 +10,93 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Literal
 
 from engine.intervals import Samples
+from engine.load_metrics import (
+    load_ceiling_share,
+    load_time_share,
+    load_tpot,
+    load_ttft,
+    memory_use,
+    prefix_hit_rate,
+    queueing,
+    recomputed_share,
+    throughput,
+    wall_a_token,
+)
 from engine.machine import Ceilings
-from engine.trial import MemoryAccount, Pair, PhaseWork, Quality, RunSample, TrialResult, Work
+from engine.roofline import (
+    FLOOR_SLACK,
+    MetricError,
+    Phase,
+    Resource,
+    binding,
+    floor_seconds,
+    physical_floor,
+)
+from engine.run_metrics import (
+    ceiling_share,
+    check_sample,
+    decode_cost_ratio,
+    decode_throughput,
+    faster_than_physics,
+    inter_token_latencies,
+    phase_seconds,
+    prefill_throughput,
+    time_share,
+    tpot,
+    ttft,
+)
+from engine.spread import PERCENTILES, tail, variation
+from engine.trial import (
+    Flood,
+    Ledger,
+    LoadPair,
+    LoadSample,
+    MemoryAccount,
+    Pair,
+    PhaseWork,
+    Quality,
+    RunSample,
+    TrialResult,
+)
+
+__all__ = [
+    "FLOOR_SLACK",
+    "METRICS",
+    "PERCENTILES",
+    "Evidence",
+    "Metric",
+    "MetricError",
+    "Phase",
+    "Resource",
+    "binding",
+    "ceiling_share",
+    "check_sample",
+    "decode_cost_ratio",
+    "decode_throughput",
+    "faster_than_physics",
+    "floor_seconds",
+    "inter_token_latencies",
+    "noise_variation",
+    "phase_seconds",
+    "physical_floor",
+    "point_estimates",
+    "prefill_throughput",
+    "samples",
+    "tail",
+    "time_share",
+    "tpot",
+    "ttft",
+    "variation",
+]
 
 Kind = Literal["ratio", "share", "absolute", "word"]
-Phase = Literal["prefill", "decode"]
-Resource = Literal["bandwidth", "compute", "launch overhead"]
 
-PERCENTILES = ((99, 662), (95, 130), (90, 64))
-"""A percentile and the fewest samples that say something of it (see `tail`)."""
-
-
-FLOOR_SLACK = 1.05
-"""A run above this share of its measured ceiling is not believed."""
-
-
-class MetricError(ValueError):
-    """A sample that cannot be true, or a metric that this trial does not have."""
+ASKED_TOKENS = 2048
+"""The request whose KV cache `kv_request_mb` is about."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +159,9 @@ class Evidence:
     memory: MemoryAccount | None = None
     reference_memory: MemoryAccount | None = None
     quality: Quality | None = None
+    load_pairs: Sequence[LoadPair] = ()
+    ledger: Ledger | None = None
+    flood: Flood | None = None
 
     @classmethod
     def of(cls, result: TrialResult) -> Evidence:
@@ -104,6 +173,9 @@ class Evidence:
             memory=result.memory,
             reference_memory=result.reference_memory,
             quality=result.quality,
+            load_pairs=result.load_pairs,
+            ledger=result.ledger,
+            flood=result.flood,
         )
 
     @property
@@ -115,177 +187,40 @@ class Evidence:
         """In a trial of one build, that build is its own reference."""
         return tuple(pair.reference for pair in self.pairs) or tuple(self.singles)
 
+    @property
+    def candidate_loads(self) -> tuple[LoadSample, ...]:
+        return tuple(pair.candidate for pair in self.load_pairs)
 
-def ttft(sample: RunSample) -> float:
-    """Mean over the run's requests of start to first token, in seconds."""
-    return fmean(sample.ttft)
+    @property
+    def reference_loads(self) -> tuple[LoadSample, ...]:
+        return tuple(pair.reference for pair in self.load_pairs)
+
+    @property
+    def live_tokens(self) -> int | None:
+        """The most tokens that lay in the cache at once; where the budget broke, what lay there
+        then. None where nobody counted."""
+        if self.flood is not None:
+            return self.flood.ledger.live_tokens
+        runs = max((run.peak_live_tokens for run in self.candidate_runs), default=0)
+        loads = max((load.peak_live_tokens for load in self.candidate_loads), default=0)
+        return max(runs, loads) or None
 
 
-def tpot(sample: RunSample) -> float:
-    """Mean over requests of (end-to-end - TTFT) / (n - 1), in seconds a token.
+def noise_variation(
+    pairs: Sequence[Pair], singles: Sequence[RunSample], load_pairs: Sequence[LoadPair] = ()
+) -> float:
+    """The larger build's variation of wall time over its runs: the noise a verdict stands on.
 
-    Every request of a run ends with its last step, so end-to-end is the run's wall time. A request
-    that had its first token while others still prefilled pays for that wait here.
-
-    Raises:
-        MetricError: fewer than two output tokens: there is no gap to time.
+    Loads are drawn anew for every pair and differ in length: theirs is of wall time a token.
     """
-    if sample.output_tokens < 2:
-        raise MetricError(f"TPOT needs at least 2 output tokens, not {sample.output_tokens}")
-    return (sample.wall_seconds - ttft(sample)) / (sample.output_tokens - 1)
-
-
-def inter_token_latencies(sample: RunSample, request: int) -> tuple[tuple[float, int], ...]:
-    """The gaps a request's reader sees, each with the tokens that ended it (one a step here)."""
-    before = sample.wall_seconds - sample.decode_seconds - sample.ttft[request]
-    first, *rest = sample.step_seconds
-    return ((first + before, 1), *((gap, 1) for gap in rest))
-
-
-def decode_throughput(sample: RunSample) -> float:
-    """Tokens/s of the decode phase: batch x (n - 1), since prefill gave each first token."""
-    return sample.batch * (sample.output_tokens - 1) / sample.decode_seconds
-
-
-def prefill_throughput(sample: RunSample) -> float:
-    """Prompt tokens/s of the prefill phase."""
-    return sample.batch * sample.prompt_tokens / sample.prefill_seconds
-
-
-def decode_cost_ratio(sample: RunSample) -> float:
-    """A decoded token's seconds over a prefilled one's: TPOT against prefill seconds a token."""
-    return tpot(sample) * prefill_throughput(sample)
-
-
-def time_share(sample: RunSample, phase: Literal["prefill", "decode", "other"]) -> float:
-    """Share of the run's wall time that one phase took; the three sum to 1."""
-    seconds = {
-        "prefill": sample.prefill_seconds,
-        "decode": sample.decode_seconds,
-        "other": sample.other_seconds,
-    }[phase]
-    return seconds / sample.wall_seconds
-
-
-def phase_seconds(sample: RunSample, phase: Phase) -> float:
-    """Measured seconds of what `PhaseWork` counts: the whole prefill, or a mean decode step."""
-    if phase == "prefill":
-        return sample.prefill_seconds
-    return fmean(sample.step_seconds)
-
-
-def floor_seconds(work: Work, precision: str, ceilings: Ceilings) -> dict[Resource, float]:
-    """What each resource alone would take: bytes / bandwidth, operations / rate, calls x cost.
-
-    Raises:
-        MetricError: the precision's matmul rate was never measured.
-    """
-    if precision not in ceilings.flops_per_second:
-        known = ", ".join(sorted(ceilings.flops_per_second))
-        raise MetricError(f"no measured matmul rate for {precision}; measured: {known}")
-    return {
-        "bandwidth": work.bytes_moved / ceilings.read_bytes_per_second,
-        "compute": work.flops / ceilings.flops_per_second[precision],
-        "launch overhead": work.dispatches * ceilings.dispatch_seconds,
-    }
-
-
-def binding(work: Work, precision: str, ceilings: Ceilings) -> tuple[Resource, float]:
-    """The resource with the largest floor, and that floor in seconds: what binds this work."""
-    floors = floor_seconds(work, precision, ceilings)
-    word = max(floors, key=lambda name: floors[name])
-    return word, floors[word]
-
-
-def physical_floor(work: Work, precision: str, ceilings: Ceilings) -> float:
-    """Seconds no honest run can beat: the bytes that must move, or the operations that must run.
-
-    Operator calls are left out: a cheaper way to call is an improvement, not a fault.
-    """
-    floors = floor_seconds(work, precision, ceilings)
-    return max(floors["bandwidth"], floors["compute"])
-
-
-def ceiling_share(sample: RunSample, work: PhaseWork, ceilings: Ceilings, phase: Phase) -> float:
-    """Physical floor over measured time: 1 is the machine's own ceiling."""
-    counted = work.prefill if phase == "prefill" else work.decode
-    return physical_floor(counted, work.precision, ceilings) / phase_seconds(sample, phase)
-
-
-def faster_than_physics(
-    sample: RunSample, work: PhaseWork, ceilings: Ceilings, slack: float = FLOOR_SLACK
-) -> tuple[Phase, float] | None:
-    """The phase of a run that beat its physical floor by more than `slack`, and by what factor."""
-    phases: tuple[Phase, ...] = ("prefill", "decode")
-    for phase in phases:
-        share = ceiling_share(sample, work, ceilings, phase)
-        if share > slack:
-            return phase, share
-    return None
-
-
-def variation(values: Sequence[float]) -> float:
-    """Coefficient of variation (standard deviation over mean); 0 for fewer than two values."""
-    return stdev(values) / fmean(values) if len(values) > 1 else 0.0
-
-
-def noise_variation(pairs: Sequence[Pair], singles: Sequence[RunSample]) -> float:
-    """The larger build's variation of wall time over its runs: the noise a verdict stands on."""
     builds = (
         [run.wall_seconds for run in singles],
         [pair.reference.wall_seconds for pair in pairs],
         [pair.candidate.wall_seconds for pair in pairs],
+        [wall_a_token(pair.reference) for pair in load_pairs],
+        [wall_a_token(pair.candidate) for pair in load_pairs],
     )
     return max(variation(walls) for walls in builds)
-
-
-def tail(values: Sequence[float]) -> tuple[str, float]:
-    """The highest percentile these samples can speak of, by nearest rank, with its name.
-
-    p90 from 64 samples, p95 from 130, p99 from 662; below that it is the largest of n, and says so.
-
-    Raises:
-        MetricError: no samples.
-    """
-    if not values:
-        raise MetricError("a tail needs at least one sample")
-    ordered = sorted(values)
-    for percent, enough in PERCENTILES:
-        if len(ordered) >= enough:
-            return f"p{percent}", ordered[math.ceil(len(ordered) * percent / 100) - 1]
-    return f"max of {len(ordered)}", ordered[-1]
-
-
-def check_sample(sample: RunSample, tolerance: float = 1e-6) -> None:
-    """Refuses a run whose parts do not add up: nothing is judged on a sample that cannot be true.
-
-    Raises:
-        MetricError: naming the identity that broke. `tolerance` is seconds.
-    """
-    steps, wall = sample.step_seconds, sample.wall_seconds
-    total = sample.prefill_seconds + sample.decode_seconds + sample.other_seconds
-    durations = (sample.prefill_seconds, *steps, wall, *sample.ttft)
-    checks = (
-        (sample.batch >= 1 and sample.prompt_tokens >= 1, "a run has requests and prompts"),
-        (sample.output_tokens >= 2, "a run gives each request at least 2 tokens"),
-        (len(sample.ttft) == sample.batch, "one TTFT a request"),
-        (len(steps) == sample.output_tokens - 1, "one decode step a token after the first"),
-        (all(math.isfinite(value) and value > 0 for value in durations), "durations are positive"),
-        (sample.other_seconds >= -tolerance, "no phase claims more than there was"),
-        (abs(total - wall) <= tolerance, "wall = prefill + decode + other"),
-        (
-            max(sample.ttft, default=0.0)
-            <= sample.prefill_seconds + sample.other_seconds + tolerance,
-            "first tokens come before the decode phase",
-        ),
-        (
-            max(steps, default=0.0) >= fmean(steps or (0.0,)) - tolerance,
-            "the peak is at least the mean",
-        ),
-    )
-    for holds, identity in checks:
-        if not holds:
-            raise MetricError(f"a run breaks an identity: {identity}")
 
 
 _PAIRED: Mapping[str, Callable[[RunSample], float]] = {
@@ -293,6 +228,12 @@ _PAIRED: Mapping[str, Callable[[RunSample], float]] = {
     "prefill_throughput_ratio": prefill_throughput,
     "tpot_ratio": tpot,
     "ttft_ratio": ttft,
+}
+
+_LOAD_PAIRED: Mapping[str, Callable[[LoadSample], float]] = {
+    "throughput_ratio": throughput,
+    "tpot_ratio": load_tpot,
+    "ttft_ratio": load_ttft,
 }
 
 _PER_RUN: Mapping[str, Callable[[RunSample], float]] = {
@@ -303,6 +244,24 @@ _PER_RUN: Mapping[str, Callable[[RunSample], float]] = {
     "decode_time_share": lambda run: time_share(run, "decode"),
     "prefill_time_share": lambda run: time_share(run, "prefill"),
     "other_time_share": lambda run: time_share(run, "other"),
+}
+
+_PER_LOAD: Mapping[str, Callable[[LoadSample], float]] = {
+    "tpot": load_tpot,
+    "ttft": load_ttft,
+    "throughput": throughput,
+    "memory_use": memory_use,
+    "prefix_hit_rate": prefix_hit_rate,
+    "queueing": queueing,
+    "recomputed_share": recomputed_share,
+    "decode_time_share": lambda load: load_time_share(load, "decode"),
+    "prefill_time_share": lambda load: load_time_share(load, "prefill"),
+    "other_time_share": lambda load: load_time_share(load, "other"),
+}
+
+_CEILING: Mapping[str, Phase] = {
+    "decode_ceiling_share": "decode",
+    "prefill_ceiling_share": "prefill",
 }
 
 
@@ -334,6 +293,13 @@ def _point(values: Samples) -> float:
 
 
 def _values(evidence: Evidence, name: str) -> Samples | None:
+    """A served trial's figures are of its loads, any other's of its runs."""
+    if evidence.load_pairs:
+        return _of_loads(evidence, name) or _counted(evidence, name)
+    return _of_runs(evidence, name) or _counted(evidence, name)
+
+
+def _of_runs(evidence: Evidence, name: str) -> Samples | None:
     runs = evidence.candidate_runs
     if name in _PAIRED:
         measure = _PAIRED[name]
@@ -345,25 +311,55 @@ def _values(evidence: Evidence, name: str) -> Samples | None:
         return Samples("median", tuple(_PER_RUN[name](run) for run in runs))
     if name == "decode_cost_ratio":
         return Samples("median", tuple(decode_cost_ratio(run) for run in evidence.reference_runs))
-    if name == "decode_ceiling_share":
-        return _shares(evidence, runs, "decode")
-    if name == "prefill_ceiling_share":
-        return _shares(evidence, runs, "prefill")
-    return _counted(evidence, name)
+    if name in _CEILING:
+        work, ceilings = evidence.work, evidence.ceilings
+        shares = (ceiling_share(run, work, ceilings, _CEILING[name]) for run in runs)
+        return Samples("median", tuple(shares))
+    return None
 
 
-def _shares(evidence: Evidence, runs: Sequence[RunSample], phase: Phase) -> Samples:
-    work, ceilings = evidence.work, evidence.ceilings
-    return Samples("median", tuple(ceiling_share(run, work, ceilings, phase) for run in runs))
+def _of_loads(evidence: Evidence, name: str) -> Samples | None:
+    loads = evidence.candidate_loads
+    if name in _LOAD_PAIRED:
+        measure = _LOAD_PAIRED[name]
+        pairs = evidence.load_pairs
+        return Samples(
+            "paired", tuple(measure(pair.candidate) / measure(pair.reference) for pair in pairs)
+        )
+    if name in _PER_LOAD:
+        return Samples("median", tuple(_PER_LOAD[name](load) for load in loads))
+    if name == "reference_use":
+        return Samples("median", tuple(100 * memory_use(one) for one in evidence.reference_loads))
+    if name in _CEILING:
+        counted = (load for load in loads if load.work is not None)
+        shares = (load_ceiling_share(one, evidence.ceilings, _CEILING[name]) for one in counted)
+        return Samples("median", tuple(shares))
+    return None
 
 
 def _counted(evidence: Evidence, name: str) -> Samples | None:
     """Metrics that are counted rather than timed: memory and quality."""
-    memory, reference, quality = evidence.memory, evidence.reference_memory, evidence.quality
-    if name == "memory_bytes" and memory is not None:
-        return Samples("exact", (float(memory.allocated_bytes),))
-    if name == "memory_ratio" and memory is not None and reference is not None:
-        return Samples("exact", (memory.allocated_bytes / reference.allocated_bytes,))
-    if quality is not None and name in ("kl", "top1", "perplexity_ratio"):
-        return Samples("exact", (float(getattr(quality, name)),))
-    return None
+    value = _memory_figures(evidence).get(name)
+    if value is None and evidence.quality is not None and name in _QUALITY:
+        value = float(getattr(evidence.quality, name))
+    return None if value is None else Samples("exact", (value,))
+
+
+_QUALITY = frozenset({"kl", "top1", "perplexity_ratio"})
+
+
+def _memory_figures(evidence: Evidence) -> dict[str, float]:
+    memory, reference, ledger = evidence.memory, evidence.reference_memory, evidence.ledger
+    figures: dict[str, float] = {}
+    if memory is not None:
+        figures["memory_bytes"] = float(memory.allocated_bytes)
+        if reference is not None:
+            figures["memory_ratio"] = memory.allocated_bytes / reference.allocated_bytes
+    if evidence.live_tokens is not None:
+        figures["live_tokens"] = float(evidence.live_tokens)
+    if ledger is not None and ledger.budget:
+        figures["vessel_share"] = ledger.reserved_bytes / ledger.budget
+    if reference is not None and reference.kv_tokens:
+        token = reference.allocated.get("kv", 0) / reference.kv_tokens
+        figures["kv_request_mb"] = token * ASKED_TOKENS / 1e6
+    return figures

@@ -57,7 +57,7 @@ class RunSample(_Value, frozen=True):
     decode steps, each giving `batch` tokens, so a request's ITL list is `step_seconds`.
     `prefill_seconds` covers every request's prompt; `other_seconds` is what neither phase claims
     (tokenising, sampling set-up). Wall = prefill + sum(steps) + other. `peak_live_tokens` are the
-    most tokens whose keys and values the cache held at once (0: not counted).
+    most tokens whose keys and values the cache held at once, between two passes (0: not counted).
     """
 
     batch: int
@@ -107,9 +107,11 @@ class LoadSample(_Value, frozen=True):
     """One timed run of a whole load: every request handed in at the start, run to the last token.
 
     `prefilled_tokens` are the rows that prefill passes ran, those computed a second time after a
-    preemption (`recomputed_tokens`) among them. `held_tokens` and `reserved_tokens` are means over
-    the passes of distinct tokens in the cache and of the token slots set aside for running
-    requests. `copies` counts blocks copied on write. Wall = prefill + decode + other.
+    preemption (`recomputed_tokens`) among them. `held_tokens`, `reserved_tokens` and `mean_running`
+    are means over the moments after each pass: of distinct tokens in the cache, of the token slots
+    set aside for running requests, and of those requests' number. `copies` counts blocks copied on
+    write. `work` is what this load could not avoid (None: not counted). Wall = prefill + decode +
+    other.
     """
 
     requests: tuple[RequestSample, ...]
@@ -128,6 +130,8 @@ class LoadSample(_Value, frozen=True):
     most_running: int
     copies: int
     output_digest: str
+    mean_running: float = 0.0
+    work: PhaseWork | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -159,7 +163,10 @@ class Work(_Value, frozen=True):
 
 
 class PhaseWork(_Value, frozen=True):
-    """`prefill` is one run's whole prefill; `decode` one mean decode step of that run."""
+    """`prefill` is one run's whole prefill; `decode` one mean decode step of that run.
+
+    Of a served load: the prefill of all its requests, and the mean of its decode steps.
+    """
 
     precision: str
     prefill: Work
@@ -167,11 +174,15 @@ class PhaseWork(_Value, frozen=True):
 
 
 class MemoryAccount(_Value, frozen=True):
-    """The engine's exact account, by part: weights, kv, activations, scratch."""
+    """The engine's exact account, by part: weights, kv, activations, scratch.
+
+    `kv_tokens` are the token slots that the part `kv` holds (0: not counted).
+    """
 
     predicted: dict[str, int]
     allocated: dict[str, int]
     resident_bytes: int
+    kv_tokens: int = 0
 
     @property
     def predicted_bytes(self) -> int:

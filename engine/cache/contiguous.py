@@ -3,71 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from engine.cache.kv_cache import Addresses, KVCache, Span
+from engine.cache.readings import Decoded, InPlace, workspace
 from engine.cache.spans import DenseSpan, extent
+from engine.cache.storage import KVStorage
 from engine.page_map import CELL_SIGNS, PageMap
-from kernels.kv_store.scatter import store
 
 MAP_CELL = 16
 """Tokens of one cell of the page map: the paged layout's usual block, so that both look alike."""
 
 
-@dataclass(frozen=True)
-class _Views:
-    """A view a layer, never a copy."""
-
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        return self.keys[index], self.values[index]
-
-
 class ContiguousCache(KVCache):
     """Every sequence owns one slot: `capacity` tokens side by side, reserved when it enters.
 
-    Keys (and values) are one tensor [layers, slots, kv_heads, capacity, D]. A range of slots is
-    therefore a strided view [B, kv_heads, S, D] that attention reads in place. What is reserved
-    and not used is wasted: the paged layout exists for that.
+    A slot is a group of `storage`, its `places` the capacity. A range of slots is a strided view
+    [B, kv_heads, S, D] that attention reads in place; at 8 and 4 bits each sequence is decoded as
+    it is read. What is reserved and not used is wasted: the paged layout exists for that.
     """
 
-    def __init__(
-        self,
-        layers: int,
-        slots: int,
-        kv_heads: int,
-        capacity: int,
-        head_dim: int,
-        dtype: torch.dtype,
-        device: str = "cpu",
-    ) -> None:
-        for name, value in (("slots", slots), ("capacity", capacity)):
-            if value < 1:
-                raise ValueError(f"a KV cache with {name}={value} holds nothing; at least 1")
-        self.capacity = capacity
-        self.slots = slots
-        shape = (layers, slots, kv_heads, capacity, head_dim)
-        # Zeros, not garbage: a masked score is exp(-inf) = 0, and 0 · NaN would still be NaN.
-        self._keys = torch.zeros(shape, dtype=dtype, device=device)
-        self._values = torch.zeros(shape, dtype=dtype, device=device)
-        self._key_pools = self._keys.view(layers, -1, head_dim).unbind(0)
-        self._value_pools = self._values.view(layers, -1, head_dim).unbind(0)
-        self._head_offsets = torch.arange(kv_heads, device=device) * capacity
-        self._slot_rows = kv_heads * capacity
-        self._free = list(range(slots - 1, -1, -1))
+    def __init__(self, storage: KVStorage) -> None:
+        self.capacity = storage.places
+        self.slots = storage.groups
+        self._storage = storage
+        self._slot_rows = storage.kv_heads * storage.places
+        self._head_offsets = torch.arange(storage.kv_heads, device=storage.device) * storage.places
+        self._free = list(range(self.slots - 1, -1, -1))
         self._slot: dict[int, int] = {}
         self._length: dict[int, int] = {}
 
     def ever_fits(self, tokens: int) -> bool:
         return tokens <= self.capacity
 
-    def can_admit(self, prompt: Sequence[int], most: int, whole: bool = False) -> bool:
+    def can_admit(
+        self, prompt: Sequence[int], most: int, whole: bool = False, spare: int = 0
+    ) -> bool:
         return bool(self._free) and most <= self.capacity
 
     def admit(self, sequence: int, prompt: Sequence[int], most: int, whole: bool = False) -> int:
@@ -90,8 +64,11 @@ class ContiguousCache(KVCache):
         return 0  # a slot is as long as its sequence can become
 
     def free(self, sequence: int, spoiled: bool = False) -> None:
-        self._free.append(self._slot.pop(self._known(sequence)))
+        slot = self._slot.pop(self._known(sequence))
         del self._length[sequence]
+        self._free.append(slot)
+        if spoiled:
+            self._storage.wipe([slot])
 
     def clear(self) -> None:
         for sequence in list(self._slot):
@@ -120,8 +97,7 @@ class ContiguousCache(KVCache):
         return Addresses((first_head[:, None] + self._head_offsets).flatten())
 
     def write(self, layer: int, addresses: Addresses, keys: Tensor, values: Tensor) -> None:
-        store(self._key_pools[layer], addresses.rows, keys.flatten(0, 1))
-        store(self._value_pools[layer], addresses.rows, values.flatten(0, 1))
+        self._storage.write(layer, addresses.rows, keys, values)
 
     def spans(
         self,
@@ -133,28 +109,44 @@ class ContiguousCache(KVCache):
     ) -> tuple[Span, ...]:
         """Decode rows in adjacent slots go together, short beside long: the padding is masked, and
         costs less than a call a sequence. Prefill goes by sequence, where the kernel skips the
-        future half by itself."""
+        future half by itself; so does everything that is decoded first, to decode no padding."""
         slots = [self.slot(sequence) for sequence in sequences]
+        in_place = self._storage.plain
         joined = [
-            slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1
+            in_place and slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1
             for i in range(1, len(slots))
         ]
         cuts = [0, *(i for i, together in enumerate(joined, 1) if not together), len(slots)]
-        return tuple(
-            self._span(slots[low], list(starts[low:high]), counts[low], window, dtype)
-            for low, high in pairwise(cuts)
-        )
+        pieces = [(slots[low], list(starts[low:high]), counts[low]) for low, high in pairwise(cuts)]
+        if in_place:
+            return tuple(self._viewed(*piece, window, dtype) for piece in pieces)
+        longest = max(start + count for start, count in zip(starts, counts, strict=True))
+        room = workspace(self._storage, min(longest, self.capacity))
+        return tuple(self._decoded(*piece, window, dtype, room) for piece in pieces)
 
-    def _span(
+    def _viewed(
         self, slot: int, starts: list[int], count: int, window: int | None, dtype: torch.dtype
     ) -> Span:
-        found = extent(starts, count, window, dtype, str(self._keys.device))
-        rows = slice(slot, slot + len(starts))
-        places = slice(found.first, found.first + found.keys)
-        reading = _Views(
-            self._keys[:, rows, :, places].unbind(0), self._values[:, rows, :, places].unbind(0)
-        )
+        found = extent(starts, count, window, dtype, self._storage.device)
+        groups, places = slice(slot, slot + len(starts)), found.places
+        reading = InPlace(self._storage.layer_views(groups, places))
         return DenseSpan(len(starts), count, reading, found.mask, found.causal)
+
+    def _decoded(
+        self,
+        slot: int,
+        starts: list[int],
+        count: int,
+        window: int | None,
+        dtype: torch.dtype,
+        room: Tensor,
+    ) -> Span:
+        """One row attends in float32, in which its keys are made; many in `dtype`, whose products
+        are faster."""
+        kind = torch.float32 if count == 1 else dtype
+        found = extent(starts, count, window, kind, self._storage.device)
+        reading = Decoded(self._storage, slice(slot, slot + 1), found.places, room, kind)
+        return DenseSpan(1, count, reading, found.mask, found.causal)
 
     def rewind(self, sequence: int, length: int) -> None:
         if not 0 <= length <= self.length(sequence):
@@ -166,11 +158,11 @@ class ContiguousCache(KVCache):
 
     @property
     def nbytes(self) -> int:
-        return self._keys.nbytes + self._values.nbytes
+        return self._storage.nbytes
 
     @property
     def token_bytes(self) -> int:
-        return self.nbytes // (self.slots * self.capacity)
+        return self._storage.token_bytes
 
     @property
     def held_tokens(self) -> int:

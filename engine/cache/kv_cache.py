@@ -52,12 +52,19 @@ class KVCache(ABC):
         """Whether a sequence of `tokens` could be held by this cache with nothing else in it."""
 
     @abstractmethod
-    def can_admit(self, prompt: Sequence[int], most: int, whole: bool = False) -> bool:
+    def can_admit(
+        self, prompt: Sequence[int], most: int, whole: bool = False, spare: int = 0
+    ) -> bool:
         """Whether a sequence with this prompt, which may grow to `most` tokens, can enter now.
 
         A paged cache asks for the prompt's blocks, less those it shares; with `whole` for all that
-        `most` tokens need. A contiguous one asks for a slot.
+        `most` tokens need. `spare` blocks must be left afterwards, for those running to grow into.
+        A contiguous one asks for a slot, and spares nothing: its sequences have all their room.
         """
+
+    def matched(self, prompt: Sequence[int]) -> int:
+        """How many of the prompt's first tokens `admit` would find now; changes nothing."""
+        return 0
 
     @abstractmethod
     def admit(self, sequence: int, prompt: Sequence[int], most: int, whole: bool = False) -> int:
@@ -156,6 +163,20 @@ class KVCache(ABC):
     @abstractmethod
     def reserved_tokens(self) -> int:
         """Token slots set aside for sequences now in the cache, filled or not."""
+
+    @property
+    def vacant_tokens(self) -> int:
+        """Token slots set aside for no sequence: the next may have them."""
+        return self.nbytes // self.token_bytes - self.reserved_tokens
+
+    def needed_tokens(self, prompt: Sequence[int], most: int, whole: bool = False) -> int:
+        """Token slots out of the vacant ones that `admit` would set aside now."""
+        return self.capacity
+
+    @property
+    def copies(self) -> int:
+        """Blocks copied on write since the last `clear`; none where nothing is shared."""
+        return 0
 
     @abstractmethod
     def page_map(self) -> PageMap:

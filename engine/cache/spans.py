@@ -13,10 +13,11 @@ from kernels.attention.mask import additive, visible
 
 
 class Reading(Protocol):
-    """Keys and values of some sequences, layer by layer, in the dtype of the queries.
+    """Keys and values of some sequences, layer by layer, in the dtype to attend in.
 
     Row b of [B, kv_heads, S, D] holds sequence b's tokens at S positions in a row. Past the end of
-    a shorter sequence stands finite padding, to be masked.
+    a shorter sequence stands finite padding, to be masked. What is given is good until the next
+    call: a reading may use its memory again.
     """
 
     def layer(self, index: int) -> tuple[Tensor, Tensor]: ...
@@ -42,13 +43,9 @@ class DenseSpan:
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         keys, values = self.reading.layer(layer)
-        return attention(
-            query.view(self.sequences, self.queries, *query.shape[1:]),
-            keys,
-            values,
-            self.mask,
-            self.causal,
-        )
+        shape = (self.sequences, self.queries, *query.shape[1:])
+        alike = query.view(shape).to(keys.dtype)
+        return attention(alike, keys, values, self.mask, self.causal).to(query.dtype)
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,10 @@ class Extent:
     keys: int
     mask: Tensor | None
     causal: bool
+
+    @property
+    def places(self) -> slice:
+        return slice(self.first, self.first + self.keys)
 
 
 def extent(

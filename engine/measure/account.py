@@ -13,8 +13,10 @@ from engine.trial import MemoryAccount
 _STATM = Path("/proc/self/statm")
 
 
-def account(predicted: Mapping[str, int], allocated: Mapping[str, int]) -> MemoryAccount:
-    """Both sides, part by part.
+def account(
+    predicted: Mapping[str, int], allocated: Mapping[str, int], kv_tokens: int = 0
+) -> MemoryAccount:
+    """Both sides, part by part; `kv_tokens` token slots share the part `kv`.
 
     Raises:
         ValueError: the parts differ in name: then the sums could agree by chance.
@@ -24,7 +26,10 @@ def account(predicted: Mapping[str, int], allocated: Mapping[str, int]) -> Memor
             f"predicted parts {sorted(predicted)} are not the allocated ones {sorted(allocated)}"
         )
     return MemoryAccount(
-        predicted=dict(predicted), allocated=dict(allocated), resident_bytes=resident_bytes()
+        predicted=dict(predicted),
+        allocated=dict(allocated),
+        resident_bytes=resident_bytes(),
+        kv_tokens=kv_tokens,
     )
 
 

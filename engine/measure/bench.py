@@ -15,8 +15,9 @@ from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfi
 from engine.machine import Ceilings, MachineProfile, save_profile
 from engine.measure import peer
 from engine.measure.ceilings import highest, measure_ceilings
-from engine.measure.harness import Harness
+from engine.measure.harness import OnBench
 from engine.measure.reporter import Reporter
+from engine.measure.run_harness import RunHarness
 from engine.measure.shelf import Shelf
 from engine.measure.timing import Clock, system_clock
 from engine.measure.workload import Workload, corpus_text
@@ -100,18 +101,18 @@ def bench(
 
 def _harness(
     shelf: Shelf, one: Load, precision: str, threads: int, clock: Clock, desk: Reporter
-) -> Harness:
+) -> RunHarness:
     config = EngineConfig(
         WorkloadConfig(one.prompt, one.output),
         ScheduleConfig(one.batch, 0),
         RunConfig(precision, threads),
     )
     engine = Engine(shelf.llama(precision), config, eos_ids=shelf.tokenizer.eos_ids)
-    return Harness("candidate", config, engine, clock, desk)
+    return RunHarness(OnBench("candidate", config, engine, clock, desk))
 
 
 def _rate(
-    shelf: Shelf, build: Harness, one: Load, ceilings: Ceilings, beside: peer.PeerRun | None
+    shelf: Shelf, build: RunHarness, one: Load, ceilings: Ceilings, beside: peer.PeerRun | None
 ) -> Rate:
     """Median of five runs; with a peer, of the runs in its ABBA pairs."""
     workload = Workload(shelf.tokenizer, 0, shelf.tokenizer.encode(corpus_text()))
@@ -142,7 +143,7 @@ def _rate(
 
 
 def _beside(
-    build: Harness, one: Load, workload: Workload, beside: peer.PeerRun
+    build: RunHarness, one: Load, workload: Workload, beside: peer.PeerRun
 ) -> tuple[list[RunSample], float]:
     """Four pairs, engine and peer on the same prompt, in the order A B B A; the geometric mean of
     the engine's speed over the peer's."""

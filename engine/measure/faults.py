@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from engine.load_metrics import load_faster_than_physics
 from engine.machine import Ceilings
-from engine.measure.harness import Side
 from engine.measure.output_check import WrongToken
+from engine.measure.reporter import Side
 from engine.measure.timing import WarmUp
 from engine.metrics import Phase, faster_than_physics, noise_variation
-from engine.trial import Fault, Pair, PhaseWork, RunSample
+from engine.trial import Fault, LoadPair, LoadSample, Pair, PhaseWork, RunSample
 
 NOISE_LIMIT = 0.25
 
@@ -28,8 +29,21 @@ def beaten_floor(
     singles: Sequence[RunSample],
     work: Mapping[Side, PhaseWork],
     ceilings: Ceilings,
+    load_pairs: Sequence[LoadPair] = (),
 ) -> Beaten | None:
-    """The first run of either build that beat its physical floor."""
+    """The first run or load of either build that beat its physical floor.
+
+    A load is held to what was counted of it, not to `work`.
+    """
+    for one in load_pairs:
+        served: tuple[tuple[Side, LoadSample], ...] = (
+            ("reference", one.reference),
+            ("candidate", one.candidate),
+        )
+        for side, load in served:
+            found = load_faster_than_physics(load, ceilings)
+            if found is not None:
+                return Beaten(side, *found)
     runs: list[tuple[Side, RunSample]] = [("candidate", run) for run in singles]
     for pair in pairs:
         runs += [("reference", pair.reference), ("candidate", pair.candidate)]
@@ -45,10 +59,13 @@ def too_fast(beaten: Beaten) -> Fault:
 
 
 def noise_fault(
-    pairs: Sequence[Pair], singles: Sequence[RunSample], warmed: Iterable[WarmUp]
+    pairs: Sequence[Pair],
+    singles: Sequence[RunSample],
+    warmed: Iterable[WarmUp],
+    load_pairs: Sequence[LoadPair] = (),
 ) -> Fault | None:
     """Over 25 % of spread nothing can be judged; named for the warm-up where that never settled."""
-    spread = noise_variation(pairs, singles)
+    spread = noise_variation(pairs, singles, load_pairs)
     if spread <= NOISE_LIMIT:
         return None
     unsettled = [one.runs for one in warmed if one.runs and not one.settled]
@@ -57,11 +74,12 @@ def noise_fault(
     return Fault("noise", {"cv": f"{spread * 100:.0f}"})
 
 
-def wrong_output(side: Side, run: int, request: int, precision: str, wrong: WrongToken) -> Fault:
-    """Runs, requests and tokens are counted from 1, as a reader counts."""
+def wrong_output(side: Side, run: int, request: int, made_in: str, wrong: WrongToken) -> Fault:
+    """`made_in` names the run's precision, and the cache's where that is another. Runs, requests
+    and tokens are counted from 1, as a reader counts."""
     what = (
         f"{side}, run {run + 1}, request {request + 1}, token {wrong.place + 1}: "
         f"{wrong.distance:.2f} standard deviations below the best score, "
-        f"{wrong.allowed:g} allowed in {precision}"
+        f"{wrong.allowed:g} allowed in {made_in}"
     )
     return Fault("wrong_output", {"what": what})

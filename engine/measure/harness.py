@@ -1,101 +1,100 @@
-"""One build on the bench: its engine, its threads, and every run it has made."""
+"""One build on the bench: its engine, its threads, and what its cache was seen to hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from statistics import median
-from typing import Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from engine.config import EngineConfig
-from engine.measure.reporter import Reporter
+from engine.measure.reporter import Reporter, Side
+from engine.measure.served import ServingEngine
 from engine.measure.shelf import ShelfTokenizer
-from engine.measure.timing import (
-    Clock,
-    Episode,
-    Phase,
-    Prompts,
-    TimedEngine,
-    WarmUp,
-    collector_off,
-    episodes_for,
-    merge,
-    run_episode,
-    warm_up,
-)
-from engine.metrics import decode_throughput, prefill_throughput
+from engine.measure.timing import Answered, Clock, WarmUp
+from engine.page_map import PageMap
+from engine.run.budget import BudgetExceeded
 from engine.schedule.sequence import SamplingParams
-from engine.trial import RunSample
+from engine.trial import Flood, Ledger
 
 SAMPLE_QUESTION, SAMPLE_TOKENS = "How many days are in a week?", 24
 
-Side = Literal["candidate", "reference"]
 
-
-class BuildEngine(TimedEngine, Protocol):
+class BuildEngine(ServingEngine, Protocol):
     """What a trial needs of an engine: running, its account, and the kernels that ran."""
 
     def allocated(self) -> dict[str, int]: ...
+
+    def ledger(self) -> Ledger: ...
+
+    def page_map(self) -> PageMap: ...
+
+    @property
+    def waiting(self) -> int: ...
 
     @property
     def kernel_path(self) -> dict[str, str]: ...
 
 
-Draw = Callable[[int, int], Prompts]
-"""(count, length) -> fresh prompts."""
+class Flooded(Exception):
+    """A build broke its memory budget; its engine has been emptied and can go on."""
 
-
-class Harness:
-    """Runs one build's episodes; `timed` keeps the first of every timed unit, to be checked."""
-
-    def __init__(
-        self, side: Side, config: EngineConfig, engine: BuildEngine, clock: Clock, desk: Reporter
-    ) -> None:
+    def __init__(self, side: Side, flood: Flood, message: str) -> None:
+        super().__init__(message)
         self.side: Side = side
-        self.config = config
-        self.engine = engine
-        self.timed: list[Episode] = []
+        self.flood = flood
+
+
+@dataclass(frozen=True)
+class OnBench:
+    """A build's engine, the clock to time it by, and the desk to tell what it does.
+
+    With `tell_memory` the interface hears of its memory while runs go on.
+    """
+
+    side: Side
+    config: EngineConfig
+    engine: BuildEngine
+    clock: Clock
+    desk: Reporter
+    tell_memory: bool = False
+
+
+class Harness(ABC):
+    """What every trial does with a build, whatever it runs.
+
+    `timed` keeps one run of every timed unit, to be checked; `ledger` is the account of the moment
+    when most was held.
+    """
+
+    def __init__(self, build: OnBench) -> None:
+        self.side = build.side
+        self.config = build.config
+        self.engine = build.engine
         self.warmed = WarmUp(0, False, 0.0)
-        self._clock = clock
-        self._desk = desk
-        self._episodes = 1
-        self._samples: list[RunSample] = []
-
-    def warm_up(self, draw: Draw) -> None:
-        """Drop runs until stable, and learn how many episodes fill a timed unit."""
-
-        def run() -> float:
-            batch, length = self.config.schedule.batch, self.config.workload.prompt
-            episode = self._episode(draw(batch, length))
-            self._samples = [episode.sample]
-            return episode.sample.wall_seconds
-
-        self.warmed = warm_up(run, self._clock)
-        self._episodes = episodes_for(self.warmed.seconds)
+        self.ledger: Ledger | None = None
+        self._build = build
+        self._clock = build.clock
+        self._desk = build.desk
+        self._most_held = 0
+        self._prompt_tokens = 0
+        self._hit_tokens = 0
 
     @property
-    def prompts_needed(self) -> int:
-        """Prompts of one timed unit."""
-        return self.config.schedule.batch * self._episodes
+    @abstractmethod
+    def timed(self) -> Sequence[Answered]: ...
 
-    def run(self, prompts: Prompts) -> RunSample:
-        """One timed unit on the first of `prompts`, each cut to this build's prompt length.
+    @abstractmethod
+    def rates(self) -> Mapping[str, float]:
+        """Median seconds a token took so far, by phase; empty before the first run has ended."""
 
-        Raises:
-            OutputFault: a request gave too few or too many tokens.
-            Aborted: the player stopped the trial.
-        """
-        batch, length = self.config.schedule.batch, self.config.workload.prompt
-        with collector_off():
-            episodes = [
-                self._episode([prompt[:length] for prompt in prompts[first : first + batch]])
-                for first in range(0, self.prompts_needed, batch)
-            ]
-        sample = merge(episodes)
-        self.timed.append(episodes[0])
-        self._samples.append(sample)
-        return sample
+    @property
+    def hit_rate(self) -> float:
+        """Share of the timed prompts' tokens that were found in the prefix cache: 0 to 1."""
+        return self._hit_tokens / self._prompt_tokens if self._prompt_tokens else 0.0
 
     def answer(self, tokenizer: ShelfTokenizer) -> str:
         """A few words from this build: its answer to a question, or what its first timed run said
@@ -118,20 +117,32 @@ class Harness:
                 spoken.append(token)
         return tokenizer.decode(spoken)
 
-    def _episode(self, prompts: Prompts) -> Episode:
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """A run with this build's threads; a broken budget is told at once.
+
+        Raises:
+            Flooded: the budget broke. The engine is empty then.
+        """
         torch.set_num_threads(self.config.run.threads)
-        return run_episode(
-            self.engine, prompts, self.config.workload.output, self._clock, self._on_step
-        )
+        try:
+            yield
+        except BudgetExceeded as error:
+            self.engine.reset()
+            self._desk.flooded(self.side, error.flood)
+            raise Flooded(self.side, error.flood, str(error)) from error
 
-    def _on_step(self, phase: Phase, number: int) -> None:
-        self._desk.step(phase, self.side, self.config.schedule.batch, number, self.rates)
+    def _count_hits(self) -> None:
+        """Add the run that has just ended to the prefix hit rate."""
+        counters = self.engine.counters
+        self._prompt_tokens += counters.prompt_tokens
+        self._hit_tokens += counters.cached_tokens
 
-    def rates(self) -> Mapping[str, float]:
-        """Median seconds a token took so far, by phase; empty before the first run has ended."""
-        if not self._samples:
-            return {}
-        return {
-            "prefill": median(1 / prefill_throughput(sample) for sample in self._samples),
-            "decode": median(1 / decode_throughput(sample) for sample in self._samples),
-        }
+    def _watch_memory(self) -> None:
+        """Between steps: keep the account of the fullest moment, and tell the present one."""
+        held = self.engine.held_tokens
+        if held > self._most_held:
+            self._most_held = held
+            self.ledger = self.engine.ledger()
+        if self._build.tell_memory:
+            self._desk.account(self.side, self.engine.ledger)

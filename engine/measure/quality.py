@@ -15,8 +15,7 @@ from torch import Tensor
 
 from engine.measure.workload import TextTokenizer, corpus_digest, corpus_text
 from engine.model.llama import Llama
-from engine.run.runner import Runner, make_cache
-from engine.run.scoring import score_chunks
+from engine.run.scoring import first_bad_layer, score_chunks
 from engine.trial import Quality
 
 FEWEST_SCORED = 2048
@@ -89,10 +88,15 @@ def windows(token_ids: Sequence[int], context: int) -> list[list[int]]:
 
 
 def measure_quality(
-    reference: Llama, candidate: Llama, token_ids: Sequence[int], on_chunk: OnChunk | None = None
+    reference: Llama,
+    candidate: Llama,
+    token_ids: Sequence[int],
+    on_chunk: OnChunk | None = None,
+    bits: int = 0,
 ) -> Quality:
     """`candidate` against the float32 `reference` on at least 2,048 tokens of the text.
 
+    `candidate` keeps its keys and values in `bits`, as `cache.bits` says it; the reference in full.
     The float32 model against itself is the identity and is not run.
 
     Raises:
@@ -103,19 +107,19 @@ def measure_quality(
         raise ValueError(f"quality is against the float32 model, not {reference.precision}")
     texts = windows(token_ids, reference.config.context)
     total = sum(len(text) - 1 for text in texts)
-    if candidate is reference:
+    if candidate is reference and bits == 0:
         return Quality(0.0, 1.0, 1.0, total, corpus_digest())
     seen = Comparison(0.0, 0, 0.0, 0.0, 0)
     for text in texts:
         pairs = zip(
             score_chunks(reference, text[:-1], CHUNK),
-            score_chunks(candidate, text[:-1], CHUNK),
+            score_chunks(candidate, text[:-1], CHUNK, bits),
             strict=True,
         )
         start = 0
         for theirs, ours in pairs:
-            for model, scores in ((reference, theirs), (candidate, ours)):
-                check_finite(model, scores, text, start)
+            check_finite(reference, theirs, text, start)
+            check_finite(candidate, ours, text, start, bits)
             targets = torch.tensor(text[start + 1 : start + 1 + len(theirs)])
             seen += compare_scores(theirs, ours, targets)
             start += len(theirs)
@@ -130,37 +134,26 @@ def measure_quality(
     )
 
 
-def check_finite(model: Llama, scores: Tensor, text: Sequence[int], start: int) -> None:
+def check_finite(
+    model: Llama, scores: Tensor, text: Sequence[int], start: int, bits: int = 0
+) -> None:
     """Raises QualityError where one of `scores` (positions `start` ... of `text`) is no number."""
     finite = torch.isfinite(scores).all(dim=-1)
     if bool(finite.all()):
         return
     position = start + int((~finite).nonzero()[0, 0])
-    where = first_bad_layer(model, text[: position + 1])
+    where = first_bad_layer(model, text[: position + 1], bits)
     raise QualityError(
         f"in {model.precision} the scores at position {position} are not finite; the first "
         f"non-finite value came out of {where}"
     )
 
 
-@torch.inference_mode()
-def first_bad_layer(model: Llama, text: Sequence[int]) -> str:
-    """Where the first non-finite value of a pass over `text` appears."""
-    runner = Runner(model, make_cache(model, sequences=1, capacity=len(text)))
-    runner.cache.admit(0, text, len(text))
-    batch = runner.layout.of_tokens("prefill", (0,), [text])
-    outputs = model.layer_outputs(batch.input_ids, batch.positions, batch.context)
-    for index, hidden in enumerate(outputs):
-        if not bool(torch.isfinite(hidden).all()):
-            return f"layer {index}"
-    return "the final norm or the head"
-
-
 class QualityBook:
-    """Figures already measured by this process, by (model digest, precision, kernel path)."""
+    """Figures already measured by this process, by (model digest, precision, KV bits, kernels)."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], Quality] = {}
+        self._known: dict[tuple[str, str, int, str], Quality] = {}
 
     def look_up(
         self,
@@ -169,11 +162,15 @@ class QualityBook:
         candidate: Llama,
         tokenizer: TextTokenizer,
         on_chunk: OnChunk | None = None,
+        bits: int = 0,
     ) -> Quality:
-        """The candidate's quality, measured on first use. Raises as `measure_quality`."""
+        """The candidate's quality with a cache of `bits`, measured on first use.
+
+        Raises as `measure_quality`.
+        """
         path = ";".join(f"{name}={form}" for name, form in sorted(candidate.kernel_path.items()))
-        key = (digest, candidate.precision, path)
+        key = (digest, candidate.precision, bits, path)
         if key not in self._known:
             token_ids = tokenizer.encode(corpus_text())
-            self._known[key] = measure_quality(reference, candidate, token_ids, on_chunk)
+            self._known[key] = measure_quality(reference, candidate, token_ids, on_chunk, bits)
         return self._known[key]

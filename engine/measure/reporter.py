@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from engine.measure.timing import Clock, Phase
-from engine.messages import Event, Progress, Step
+from engine.messages import Account, Event, Pages, Progress, Step
 from engine.serve.failures import Aborted
+from engine.trial import Flood, Ledger
 
-STEP_INTERVAL = 0.5
-"""Seconds between Step events: two a second cost a timed run nothing that can be measured."""
+Side = Literal["candidate", "reference"]
+
+TELL_INTERVAL = 0.5
+"""Seconds between events of one kind while the clock runs: two a second cost a timed run nothing
+that can be measured."""
 
 
 class Reporter:
-    """Emits Progress and, twice a second at most, Step; raises Aborted once the player stops."""
+    """Emits Progress and, twice a second at most, Step, Account and Pages; raises Aborted once the
+    player stops. What a timed run tells is put together only when it is due."""
 
     def __init__(
         self, job: int, emit: Callable[[Event], None], aborted: Callable[[], bool], clock: Clock
@@ -22,7 +28,7 @@ class Reporter:
         self._emit = emit
         self._aborted = aborted
         self._clock = clock
-        self._next_step: int | None = None
+        self._next: dict[type[Event], int] = {}
 
     def check(self) -> None:
         """Raises Aborted where the player stopped the job."""
@@ -44,25 +50,33 @@ class Reporter:
     def step(
         self,
         phase: Phase,
-        build: str,
+        build: Side,
         batch: int,
         number: int,
         rates: Callable[[], Mapping[str, float]],
     ) -> None:
         """Called at every engine step: listens each time, speaks when half a second has passed."""
         self.check()
+        if self._due(Step):
+            self._emit(Step(self._job, phase, build, batch, number, dict(rates())))
+
+    def account(self, build: Side, ledger: Callable[[], Ledger]) -> None:
+        """The memory account now, where it is due."""
+        if self._due(Account):
+            self._emit(Account(self._job, build, ledger()))
+
+    def flooded(self, build: Side, flood: Flood) -> None:
+        """The budget has just broken: said at once."""
+        self._emit(Account(self._job, build, flood.ledger, flood))
+
+    def pages(self, make: Callable[[int], Pages]) -> None:
+        """What the cache's parts hold now, where it is due. `make` is given the job's number."""
+        if self._due(Pages):
+            self._emit(make(self._job))
+
+    def _due(self, kind: type[Event]) -> bool:
         now = self._clock()
-        if self._next_step is not None and now < self._next_step:
-            return
-        self._next_step = now + round(STEP_INTERVAL * 1e9)
-        side = "candidate" if build == "candidate" else "reference"
-        self._emit(
-            Step(
-                job=self._job,
-                phase=phase,
-                build=side,  # type: ignore[arg-type]
-                batch=batch,
-                position=number,
-                seconds_per_token=dict(rates()),
-            )
-        )
+        if now < self._next.get(kind, now):
+            return False
+        self._next[kind] = now + round(TELL_INTERVAL * 1e9)
+        return True

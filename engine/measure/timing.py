@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from engine.metrics import check_sample
+from engine.run_metrics import check_sample
 from engine.schedule.sequence import SamplingParams
 from engine.trial import RunSample
 
@@ -51,11 +51,24 @@ class TimedEngine(Protocol):
     @property
     def has_work(self) -> bool: ...
 
+    @property
+    def held_tokens(self) -> int: ...
+
     def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int: ...
 
     def step(self) -> StepSeen: ...
 
     def reset(self) -> None: ...
+
+
+class Answered(Protocol):
+    """A timed run as its outputs are checked: every request's prompt and what it was given."""
+
+    @property
+    def prompts(self) -> tuple[tuple[int, ...], ...]: ...
+
+    @property
+    def outputs(self) -> tuple[tuple[int, ...], ...]: ...
 
 
 class OutputFault(Exception):
@@ -111,7 +124,8 @@ def run_episode(
     """Start every prompt together, run to the last token, and time each step.
 
     The output length is fixed (end-of-text is ignored) and greedy. The run starts when the first
-    request is handed in and ends with the last step. `other_seconds` is what lies between steps.
+    request is handed in and ends with the last step. `other_seconds` is what lies between steps;
+    there, too, the tokens held are counted.
 
     Raises:
         OutputFault: a request did not get exactly `output_tokens` tokens.
@@ -121,6 +135,7 @@ def run_episode(
     engine.reset()
     outputs: dict[int, list[int]] = {}
     first_token: dict[int, int] = {}
+    peak = 0
     spent: dict[Phase, list[int]] = {"prefill": [], "decode": []}
     with collector_off():
         start = clock()
@@ -135,10 +150,11 @@ def run_episode(
             for request, token in seen.tokens.items():
                 first_token.setdefault(request, ended)
                 outputs[request].append(token)
+            peak = max(peak, engine.held_tokens)
             if on_step is not None:
                 on_step(seen.phase, len(spent[seen.phase]))
     given = tuple(tuple(tokens) for tokens in outputs.values())
-    _check_counts(given, output_tokens)
+    check_counts(given, [output_tokens] * len(given))
     wall = ended - start
     prefill, decode = sum(spent["prefill"]), sum(spent["decode"])
     sample = RunSample(
@@ -151,15 +167,17 @@ def run_episode(
         other_seconds=(wall - prefill - decode) / 1e9,
         wall_seconds=wall / 1e9,
         output_digest=output_digest(given),
+        peak_live_tokens=peak,
     )
     check_sample(sample)
     return Episode(sample, tuple(tuple(prompt) for prompt in prompts), given)
 
 
-def _check_counts(outputs: Sequence[Sequence[int]], expected: int) -> None:
-    for request, tokens in enumerate(outputs):
-        if len(tokens) != expected:
-            raise OutputFault(f"request {request} gave {len(tokens)} tokens instead of {expected}")
+def check_counts(outputs: Sequence[Sequence[int]], expected: Sequence[int]) -> None:
+    """Raises OutputFault where a request gave another number of tokens than it was asked for."""
+    for request, (tokens, asked) in enumerate(zip(outputs, expected, strict=True)):
+        if len(tokens) != asked:
+            raise OutputFault(f"request {request} gave {len(tokens)} tokens instead of {asked}")
 
 
 def output_digest(outputs: Sequence[Sequence[int]]) -> str:
@@ -200,6 +218,7 @@ def merge(episodes: Sequence[Episode]) -> RunSample:
         other_seconds=mean(run.other_seconds for run in runs),
         wall_seconds=mean(run.wall_seconds for run in runs),
         output_digest=output_digest([tokens for e in episodes for tokens in e.outputs]),
+        peak_live_tokens=max(run.peak_live_tokens for run in runs),
     )
 
 

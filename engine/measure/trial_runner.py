@@ -1,14 +1,15 @@
 """Runs one trial from spec to result: load, warm up, time, check, weigh, compare. Judges nothing.
 
-The order is fixed: everything timed comes first, in ABBA pairs; whatever would disturb the clock
-(scoring outputs, quality) comes after the last timed run. What goes wrong on the way becomes a
-fault of the result; only an abort, or a build that cannot be, ends a trial without one.
+The order is fixed: everything timed comes first; whatever would disturb the clock (scoring outputs,
+quality) comes after the last timed run. What goes wrong on the way becomes a fault of the result,
+and a memory budget that breaks becomes its flood; only an abort, or a build that cannot be, ends a
+trial without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import torch
@@ -16,39 +17,46 @@ import torch
 from engine.capabilities import Capabilities
 from engine.clean import clean
 from engine.config import EngineConfig
-from engine.intervals import decide, settled
+from engine.load_metrics import mean_work
 from engine.machine import Ceilings, MachineProfile
 from engine.measure import ceilings as ceilings_module
 from engine.measure.account import account
+from engine.measure.afterwards import CheckOutput, check_floor, check_outputs
 from engine.measure.calibrate import probe_shapes
-from engine.measure.faults import beaten_floor, noise_fault, too_fast, wrong_output
-from engine.measure.harness import BuildEngine, Harness, Side
-from engine.measure.output_check import WrongToken, check_output, chosen_request
+from engine.measure.faults import noise_fault
+from engine.measure.harness import Flooded, Harness, OnBench
+from engine.measure.load_harness import LoadHarness
+from engine.measure.output_check import check_output
+from engine.measure.pairs import time_load_pairs, time_run_pairs
+from engine.measure.prepared import MakeEngine, Prepared, check_one_load, prepare
 from engine.measure.quality import QualityBook
 from engine.measure.reporter import Reporter
+from engine.measure.run_harness import RunHarness
+from engine.measure.seen import Seen
+from engine.measure.served import CountFault
 from engine.measure.shelf import Shelf
-from engine.measure.timing import Clock, Episode, OutputFault, Prompts, system_clock
+from engine.measure.singles import time_singles
+from engine.measure.timing import Clock, OutputFault, system_clock
 from engine.measure.workload import Workload, corpus_text
 from engine.messages import Event
-from engine.metrics import Evidence, samples
-from engine.model.llama import Llama
-from engine.price import Price, price
+from engine.metrics import Evidence, MetricError
 from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine
+from engine.serve.failures import InputError
 from engine.trial import (
-    Bound,
     Environment,
     Fault,
-    Pair,
+    Flood,
+    MemoryAccount,
     PhaseWork,
     Quality,
-    RunSample,
     TrialResult,
     TrialSpec,
 )
+from engine.work import load_work
 
-_AFTERWARDS = frozenset({"kl", "top1", "perplexity_ratio"})
-"""Metrics measured after the last pair: they cannot keep a trial looking."""
+_MEMORY_KINDS = frozenset({"hold", "serve"})
+"""Kinds of trial whose memory is told while they run."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +64,11 @@ class Instruments:
     """What a trial is measured with; tests bring their own."""
 
     clock: Clock = system_clock
-    make_engine: Callable[[Llama, EngineConfig, frozenset[int]], BuildEngine] = (
-        lambda model, config, eos_ids: Engine(model, config, eos_ids=eos_ids)
-    )
-    check_output: Callable[[Llama, Episode, int, str], WrongToken | None] = check_output
+    make_engine: MakeEngine = lambda model, config, eos_ids: Engine(model, config, eos_ids=eos_ids)
+    check_output: CheckOutput = check_output
     measure_again: Callable[[Ceilings, PhaseWork, Sequence[tuple[int, int]]], Ceilings] = (
         ceilings_module.measure_again
     )
-
-
-@dataclass
-class _Seen:
-    """What a trial has gathered so far."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    singles: list[RunSample] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    quality: Quality | None = None
-    text: str = ""
 
 
 class TrialRunner:
@@ -112,212 +107,172 @@ class TrialRunner:
 
         Raises:
             KnobError: a build this machine or model cannot take.
+            BudgetError: a build whose memory budget not one request fits.
+            InputError: the reference breaks its memory budget: nothing can be compared with it.
             Aborted: the player stopped it; nothing is left running.
         """
         started = datetime.now(UTC).isoformat(timespec="seconds")
         desk = Reporter(job, self._emit, self._aborted, self._tools.clock)
-        resolved, reference_resolved = self._resolve(spec.build), self._resolve(spec.reference)
-        candidate, load_seconds = self._set_up("candidate", resolved.config, desk)
-        reference, _ = self._set_up("reference", reference_resolved.config, desk)
-        prices: dict[Side, Price] = {
-            side.side: self._price(side) for side in (candidate, reference)
-        }
-        accounts = {
-            side.side: account(prices[side.side].parts, side.engine.allocated())
-            for side in (candidate, reference)
-        }
-        evidence = Evidence(
-            pairs=(),
-            singles=(),
-            work=prices["candidate"].work,
-            ceilings=self._ceilings,
-            memory=accounts["candidate"],
-            reference_memory=accounts["reference"],
-        )
-        seen = _Seen()
+        builds = self._make_ready(spec, desk)
+        reference, candidate = builds
+        stands = self._stands(spec, builds, desk)
+        seen = Seen()
         try:
-            self._time(spec, candidate, reference, evidence, seen, desk)
-            self._check_outputs(spec, (candidate, reference), seen, desk)
-            seen.text = clean(candidate.answer(self._shelf.tokenizer), limit=400)
-            if spec.quality and not seen.faults:
-                seen.quality = self._quality(candidate, desk)
-        except (OutputFault, ArithmeticError) as error:
+            self._time(spec, builds, stands, seen, desk)
+            self._look_closer(spec, stands, seen, desk)
+        except Flooded as broke:
+            if broke.side == "reference":
+                raise InputError(f"the reference cannot be compared with: {broke}") from None
+            seen.broke(broke.flood)
+        except (OutputFault, CountFault, MetricError, ArithmeticError) as error:
             what = clean(str(error), limit=300, one_line=True)
             seen.faults.append(Fault("wrong_output", {"what": what}))
-        threads = max(resolved.config.run.threads, reference_resolved.config.run.threads)
-        self._check_floor(seen, {side: found.work for side, found in prices.items()}, threads)
-        noise = noise_fault(seen.pairs, seen.singles, (candidate.warmed, reference.warmed))
-        if noise is not None:
-            seen.faults.append(noise)
+        self._doubt(spec, builds, stands, seen)
+        ours = stands[-1]
         return TrialResult(
             spec=spec,
-            config=resolved.config,
-            reference_config=reference_resolved.config,
-            reasons=resolved.reasons,
+            config=candidate.config,
+            reference_config=reference.config,
+            reasons=candidate.resolved.reasons,
             pairs=tuple(seen.pairs),
             singles=tuple(seen.singles),
-            warmup_runs=candidate.warmed.runs + reference.warmed.runs,
-            load_seconds=load_seconds,
-            candidate_work=prices["candidate"].work,
-            reference_work=prices["reference"].work,
-            memory=accounts["candidate"],
-            reference_memory=accounts["reference"],
+            warmup_runs=sum(stand.warmed.runs for stand in stands),
+            load_seconds=candidate.load_seconds,
+            candidate_work=mean_work(pair.candidate for pair in seen.load_pairs)
+            or candidate.price.work,
+            reference_work=mean_work(pair.reference for pair in seen.load_pairs)
+            or reference.price.work,
+            memory=_memory(candidate, seen.flood),
+            reference_memory=reference.memory,
             quality=seen.quality,
             kernel_path=candidate.engine.kernel_path,
             reference_kernel_path=reference.engine.kernel_path,
-            prefix_hit_rate=0.0,  # this cache shares no prefixes, and no two prompts begin alike
+            prefix_hit_rate=ours.hit_rate,
             ceilings=self._ceilings,
             noise=self._machine.noise,
             faults=tuple(seen.faults),
-            environment=self._environment(resolved.config, started),
+            environment=self._environment(candidate.config, started),
             sample_text=seen.text,
+            load_pairs=tuple(seen.load_pairs),
+            ledger=seen.flood.ledger if seen.flood else ours.ledger,
+            flood=seen.flood,
         )
+
+    def _make_ready(self, spec: TrialSpec, desk: Reporter) -> tuple[Prepared, Prepared]:
+        """Reference and candidate: the candidate first, whose loading time is the trial's own."""
+        resolved, reference_resolved = self._resolve(spec.build), self._resolve(spec.reference)
+        if spec.kind == "serve":
+            check_one_load(resolved.config, reference_resolved.config)
+        tools = (spec.kind, self._shelf, self._tools.make_engine, self._tools.clock, desk)
+        candidate = prepare("candidate", resolved, *tools)
+        reference = prepare("reference", reference_resolved, *tools)
+        return reference, candidate
 
     def _resolve(self, build: dict[str, int | str]) -> Resolved:
         return resolve(build, self._capabilities, self._shelf.config, self._machine.threads)
 
-    def _set_up(self, side: Side, config: EngineConfig, desk: Reporter) -> tuple[Harness, float]:
-        """A build on the bench, and the seconds its weights took to make ready."""
-        desk.progress("loading", 0, 1, detail=config.run.precision)
-        torch.set_num_threads(config.run.threads)
-        start = self._tools.clock()
-        model = self._shelf.llama(config.run.precision)
-        seconds = (self._tools.clock() - start) / 1e9
-        desk.check()
-        engine = self._tools.make_engine(model, config, self._shelf.tokenizer.eos_ids)
-        return Harness(side, config, engine, self._tools.clock, desk), seconds
+    def _stands(
+        self, spec: TrialSpec, builds: tuple[Prepared, Prepared], desk: Reporter
+    ) -> tuple[Harness, ...]:
+        """The builds that will run, the candidate last: timeline and hold trials run no other."""
+        running = builds[1:] if spec.kind in ("timeline", "hold") else builds
+        return tuple(self._stand(spec, build, desk) for build in running)
 
-    def _price(self, build: Harness) -> Price:
-        packed = "packed" in build.engine.kernel_path.get("head", "")
-        return price(build.config, self._shelf.config, packed_head=packed)
+    def _stand(self, spec: TrialSpec, build: Prepared, desk: Reporter) -> Harness:
+        place = OnBench(
+            build.side,
+            build.config,
+            build.engine,
+            self._tools.clock,
+            desk,
+            tell_memory=spec.kind in _MEMORY_KINDS,
+        )
+        if spec.kind != "serve":
+            return RunHarness(place)
+        model = self._shelf.config
+        return LoadHarness(place, lambda sample: load_work(sample, build.config, model))
 
     def _time(
         self,
         spec: TrialSpec,
-        candidate: Harness,
-        reference: Harness,
-        evidence: Evidence,
-        seen: _Seen,
+        builds: tuple[Prepared, Prepared],
+        stands: tuple[Harness, ...],
+        seen: Seen,
         desk: Reporter,
     ) -> None:
-        """Everything the clock sees. A timeline runs its one build; the reference is not run."""
-        tokenizer = self._shelf.tokenizer
+        """Everything the clock sees."""
+        tokenizer, clock = self._shelf.tokenizer, self._tools.clock
         workload = Workload(tokenizer, spec.seed, tokenizer.encode(corpus_text()))
-        sides = (candidate,) if spec.kind == "timeline" else (reference, candidate)
-        for done, side in enumerate(sides):
-            desk.progress("warmup", done, len(sides))
-            side.warm_up(workload.prompts)
-        if spec.kind == "timeline":
-            self._time_singles(spec, candidate, workload, seen, desk)
-        else:
-            self._time_pairs(spec, candidate, reference, evidence, workload, seen, desk)
+        reference, candidate = builds
+        evidence = Evidence(
+            pairs=(),
+            singles=(),
+            work=candidate.price.work,
+            ceilings=self._ceilings,
+            memory=candidate.memory,
+            reference_memory=reference.memory,
+        )
+        match stands:
+            case (RunHarness() as ours,):
+                time_singles(spec, ours, workload, seen, desk, clock)
+            case (RunHarness() as theirs, RunHarness() as ours):
+                time_run_pairs(spec, (theirs, ours), workload, evidence, seen, desk, clock)
+            case (LoadHarness() as theirs, LoadHarness() as ours):
+                time_load_pairs(spec, (theirs, ours), workload, evidence, seen, desk, clock)
+            case _:
+                raise AssertionError(f"{len(stands)} builds cannot run a {spec.kind} trial")
 
-    def _time_singles(
-        self, spec: TrialSpec, build: Harness, workload: Workload, seen: _Seen, desk: Reporter
+    def _look_closer(
+        self, spec: TrialSpec, stands: tuple[Harness, ...], seen: Seen, desk: Reporter
     ) -> None:
-        start = self._tools.clock()
-        for done in range(spec.repeats):
-            left = self._left(start, done, spec.repeats) or build.warmed.seconds * spec.repeats
-            desk.progress("timeline", done, spec.repeats, seconds_left=left)
-            prompts = workload.prompts(build.prompts_needed, build.config.workload.prompt)
-            seen.singles.append(build.run(prompts))
-        desk.progress("timeline", spec.repeats, spec.repeats, seconds_left=0.0)
-
-    def _time_pairs(
-        self,
-        spec: TrialSpec,
-        candidate: Harness,
-        reference: Harness,
-        evidence: Evidence,
-        workload: Workload,
-        seen: _Seen,
-        desk: Reporter,
-    ) -> None:
-        """AB, BA, AB, ... to the first look, then on while a goal is open and looks remain."""
-        bounds = [bound for bound in spec.bounds if bound.metric not in _AFTERWARDS]
-        start = self._tools.clock()
-        for look in spec.looks:
-            while len(seen.pairs) < look:
-                done = len(seen.pairs)
-                both = candidate.warmed.seconds + reference.warmed.seconds
-                left = self._left(start, done, look) or both * look
-                seen.pairs.append(
-                    self._time_pair(done, look, left, candidate, reference, workload, desk)
-                )
-            desk.progress("pairs", look, look, seconds_left=0.0)
-            if _settled(spec, bounds, replace(evidence, pairs=tuple(seen.pairs))):
-                return
-
-    def _time_pair(
-        self,
-        number: int,
-        look: int,
-        seconds_left: float,
-        candidate: Harness,
-        reference: Harness,
-        workload: Workload,
-        desk: Reporter,
-    ) -> Pair:
-        """One pair on the same fresh prompts; the build with fewer takes the first of them."""
-        sides = (reference, candidate)
-        count = max(side.prompts_needed for side in sides)
-        length = max(side.config.workload.prompt for side in sides)
-        prompts: Prompts = workload.prompts(count, length)
-        runs: dict[str, RunSample] = {}
-        for side in sides if number % 2 == 0 else reversed(sides):
-            order = "A" if side.side == "reference" else "B"
-            desk.progress("pairs", number, look, order, seconds_left)
-            runs[side.side] = side.run(prompts)
-        return Pair("AB" if number % 2 == 0 else "BA", runs["reference"], runs["candidate"])
-
-    def _left(self, start: int, done: int, total: int) -> float | None:
-        """Seconds left at the pace so far; None before anything is done."""
-        if done == 0:
-            return None
-        return (self._tools.clock() - start) / 1e9 / done * (total - done)
-
-    def _check_outputs(
-        self, spec: TrialSpec, sides: Sequence[Harness], seen: _Seen, desk: Reporter
-    ) -> None:
-        """Score one request of every timed unit again, with the float32 model."""
-        runs = [(side, number, run) for side in sides for number, run in enumerate(side.timed)]
+        """What would have disturbed the clock: outputs scored again, a few words, quality."""
         judge = self._shelf.llama("float32")
-        for done, (side, number, run) in enumerate(runs):
-            desk.progress("checking", done, len(runs))
-            request = chosen_request(spec.seed, number, len(run.prompts))
-            precision = side.config.run.precision
-            wrong = self._tools.check_output(judge, run, request, precision)
-            if wrong is not None:
-                seen.faults.append(wrong_output(side.side, number, request, precision, wrong))
-                return
+        first = tuple(reversed(stands))  # the candidate's faults are told before the reference's
+        check_outputs(spec.seed, first, judge, self._tools.check_output, seen, desk)
+        ours = stands[-1]
+        seen.text = clean(ours.answer(self._shelf.tokenizer), limit=400)
+        if spec.quality and not seen.faults:
+            seen.quality = self._quality(ours.config, desk)
 
-    def _quality(self, candidate: Harness, desk: Reporter) -> Quality:
-        """Against the float32 model, with the candidate's threads."""
-        torch.set_num_threads(candidate.config.run.threads)
+    def _quality(self, config: EngineConfig, desk: Reporter) -> Quality:
+        """Against the float32 model, with the candidate's threads and the width of its cache."""
+        torch.set_num_threads(config.run.threads)
         desk.progress("quality", 0, 1)
         return self._book.look_up(
             self._shelf.digest,
             self._shelf.llama("float32"),
-            self._shelf.llama(candidate.config.run.precision),
+            self._shelf.llama(config.run.precision),
             self._shelf.tokenizer,
             lambda done, total: desk.progress("quality", done, total),
+            bits=config.cache.bits,
         )
 
-    def _check_floor(self, seen: _Seen, work: Mapping[Side, PhaseWork], threads: int) -> None:
-        """A run beyond its ceiling has the ceiling measured once more before it is disbelieved,
-        with as many threads as the runs had."""
-        beaten = beaten_floor(seen.pairs, seen.singles, work, self._ceilings)
-        if beaten is None:
-            return
+    def _doubt(
+        self,
+        spec: TrialSpec,
+        builds: tuple[Prepared, Prepared],
+        stands: tuple[Harness, ...],
+        seen: Seen,
+    ) -> None:
+        """Runs beyond physics, and too much noise; a hold trial's goals are counted, not timed."""
         _, shapes = probe_shapes(self._shelf.config)
-        torch.set_num_threads(threads)
+        threads = max(build.config.run.threads for build in builds)
+
+        def second(before: Ceilings, work: PhaseWork) -> Ceilings:
+            torch.set_num_threads(threads)  # as many as the runs had
+            return self._tools.measure_again(before, work, shapes)
+
+        work = {build.side: build.price.work for build in builds}
         before = self._ceilings
-        self._ceilings = self._tools.measure_again(before, work[beaten.side], shapes)
+        self._ceilings = check_floor(seen, work, before, second)
         if self._remember is not None and self._ceilings != before:
             self._remember(self._ceilings)
-        beaten = beaten_floor(seen.pairs, seen.singles, work, self._ceilings)
-        if beaten is not None:
-            seen.faults.append(too_fast(beaten))
+        if spec.kind == "hold":
+            return
+        warmed = [stand.warmed for stand in reversed(stands)]
+        noise = noise_fault(seen.pairs, seen.singles, warmed, seen.load_pairs)
+        if noise is not None:
+            seen.faults.append(noise)
 
     def _environment(self, config: EngineConfig, started: str) -> Environment:
         return Environment(
@@ -334,7 +289,8 @@ class TrialRunner:
         )
 
 
-def _settled(spec: TrialSpec, bounds: Sequence[Bound], evidence: Evidence) -> bool:
-    """Whether every goal is decided by the pairs so far: the judge's own rule."""
-    found = samples(evidence, (bound.metric for bound in bounds))
-    return settled(decide(found, bounds, spec.alpha, spec.dead_band))
+def _memory(build: Prepared, flood: Flood | None) -> MemoryAccount:
+    """The build's account; where the budget broke, that of the moment beside its price."""
+    if flood is None or flood.ledger.parts.keys() != build.price.parts.keys():
+        return build.memory
+    return account(build.price.parts, flood.ledger.parts, build.memory.kv_tokens)

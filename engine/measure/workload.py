@@ -1,7 +1,8 @@
 """What is asked of the engine: fresh prompts of an exact length, and the text quality is scored on.
 
 A prompt is never seen twice: prompts are drawn from the trial's seed for every repeat and every
-request, and no two of a trial begin alike, so a prefix cache can serve none of them.
+request, and no two of a trial begin alike, so a prefix cache can serve none of them. In a served
+load all requests share one beginning, drawn for that load alone, and no two go on alike after it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
+
+from engine.config import EngineConfig
+from engine.load import draw_load
+from engine.measure.served import LoadRequest
 
 CORPUS = Path(__file__).parent / "corpus"
 WINDOW_LOW, WINDOW_HIGH = 8, 32
@@ -67,6 +72,7 @@ class Workload:
         random.Random(f"salt/{seed}").shuffle(ordinary)
         self._alphabet = ordinary
         self._drawn = 0
+        self._loads = 0
 
     def prompts(self, count: int, length: int) -> tuple[tuple[int, ...], ...]:
         """The next `count` prompts, each of exactly `length` tokens.
@@ -79,6 +85,27 @@ class Workload:
         first = self._drawn
         self._drawn += count
         return tuple(self._prompt(number, length) for number in range(first, first + count))
+
+    def load(self, config: EngineConfig) -> tuple[LoadRequest, ...]:
+        """The next load of this workload, in order of arrival: shapes and words drawn anew."""
+        number = self._loads
+        self._loads += 1
+        return self._words(config, random.Random(f"shapes/{self._seed}/{number}").getrandbits(48))
+
+    def rehearsal(self, config: EngineConfig) -> tuple[LoadRequest, ...]:
+        """A load in fresh words whose shapes are always the same: to warm up with, where two runs
+        in a row are to agree."""
+        return self._words(config, self._seed)
+
+    def _words(self, config: EngineConfig, shape_seed: int) -> tuple[LoadRequest, ...]:
+        shapes = draw_load(config, shape_seed)
+        system = config.workload.system
+        shared = self.prompts(1, system)[0] if system else ()
+        own = [self.prompts(1, shape.prompt - system)[0] for shape in shapes]
+        return tuple(
+            LoadRequest(shape.kind, shared + words, shape.output)
+            for shape, words in zip(shapes, own, strict=True)
+        )
 
     def _prompt(self, number: int, length: int) -> tuple[int, ...]:
         """A salt that no other prompt of this trial begins with, then windows of the corpus."""

@@ -16,10 +16,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from engine.activations import activation_bytes
+from engine.cache_plan import CachePlan
 from engine.config import EngineConfig
 from engine.model.llama import Llama
-from engine.run.runner import Runner, make_cache
-from engine.schedule.scheduler import Phase, prefill_counts
+from engine.run.runner import Runner
+from engine.schedule.plan import Phase, prefill_counts
 
 
 class ActivationPeak(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -64,34 +66,64 @@ class ActivationPeak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         del self._born[key]
 
 
-def measure(model: Llama, config: EngineConfig, capacity: int) -> int:
-    """The larger peak of the configuration's largest prefill pass and of its decode step.
+def foreseen(model: Llama, config: EngineConfig, plan: CachePlan) -> int:
+    """What the formula says of the same peak, before anything ran."""
+    return activation_bytes(config, model.config, model.dtype.itemsize, plan)
 
-    Runs both on a cache of their own; the tokens do not matter, the shapes do. A chunked prefill
-    is largest at its last chunk, whose mask is the longest.
+
+def measure(runner: Runner, config: EngineConfig, plan: CachePlan) -> int:
+    """The larger peak of the configuration's largest prefill pass and of its largest decode step.
+
+    Runs both on the runner's own cache, which must be empty of sequences and is cleared afterwards:
+    a second cache would break the budget that this reports on. The tokens do not matter, the shapes
+    do. A chunked prefill is largest at its last chunk, whose mask is the longest. A decode step is
+    largest with every seat taken by the longest request, or, where the cache is too small for that,
+    with all of it dealt out evenly among the seats.
     """
-    sequences = config.schedule.batch
-    prompt = max(1, min(config.workload.prompt, capacity - 1))
-    counts = prefill_counts([prompt] * sequences, config.schedule.prefill_chunk)
-    longest = min(prompt + config.workload.output - 1, capacity) - 1
-    runner = Runner(model, make_cache(model, sequences, capacity))
+    seats = plan.seats(config.schedule.batch)
+    prompt = max(1, min(config.workload.prompt, plan.capacity - 1))
+    chunk = config.schedule.prefill_chunk
+    counts = prefill_counts([prompt] * seats, chunk, widest=prompt)
     prefill = _peak_of(runner, "prefill", [prompt - count for count in counts], counts)
-    decode = _peak_of(runner, "decode", [longest] * sequences, [1] * sequences)
+    lengths = decode_lengths(config, plan, seats)
+    decode = _peak_of(runner, "decode", [length - 1 for length in lengths], [1] * len(lengths))
     return max(prefill, decode)
+
+
+def decode_lengths(config: EngineConfig, plan: CachePlan, seats: int) -> list[int]:
+    """Tokens of each sequence in the largest decode step, the new ones included."""
+    longest = max(1, min(config.workload.prompt + config.workload.output - 1, plan.capacity))
+    if plan.layout == "contiguous":
+        return [longest] * seats
+    each, over = divmod(plan.blocks, seats)
+    return [min(longest, (each + (seat < over)) * plan.block_size) for seat in range(seats)]
 
 
 @torch.inference_mode()
 def _peak_of(runner: Runner, phase: Phase, starts: Sequence[int], counts: Sequence[int]) -> int:
-    """The peak of one pass of `counts[b]` rows after `starts[b]` cached tokens."""
+    """The peak of one pass of `counts[b]` rows after `starts[b]` cached tokens.
+
+    What the cached tokens hold does not matter: finite values, in parts never written. They must
+    not be found by anyone, hence the clearing.
+    """
     cache = runner.cache
-    ids = tuple(range(len(counts)))
-    for sequence, start in zip(ids, starts, strict=True):
-        cache.admit(sequence, (), cache.capacity)
-        cache.append([sequence], [[0] * start])  # what these tokens hold does not matter: zeros
-    with ActivationPeak() as mode:
-        batch = runner.layout.of_tokens(phase, ids, [[0] * count for count in counts])
-        runner.last_logits(batch).max(dim=-1)
-    for sequence in ids:
-        cache.free(sequence)
+    admitted: list[int] = []
+    try:
+        for sequence, (start, count) in enumerate(zip(starts, counts, strict=True)):
+            tokens = [0] * (start + count)
+            if not cache.can_admit(tokens, len(tokens)):
+                break
+            cache.admit(sequence, tokens, len(tokens))
+            admitted.append(sequence)
+        for sequence in admitted:
+            cache.append([sequence], [[0] * starts[sequence]])
+        with ActivationPeak() as mode:
+            runs = [[0] * counts[sequence] for sequence in admitted]
+            batch = runner.layout.of_tokens(phase, tuple(admitted), runs)
+            runner.last_logits(batch).max(dim=-1)
+    finally:
+        for sequence in admitted:
+            cache.free(sequence)
+        cache.clear()
     peak: int = mode.peak
     return peak

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.kv_cache import Addresses, KVCache, Span
-from engine.schedule.scheduler import Phase, Plan
+from engine.schedule.plan import Phase, Plan
 
 
 @dataclass(frozen=True)

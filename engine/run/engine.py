@@ -6,53 +6,42 @@ in one phase; whoever wants to time a phase times its steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import count
 from types import MappingProxyType
 
+from engine.cache.make import make_cache
+from engine.cache_plan import vessel_bytes
 from engine.config import EngineConfig
+from engine.fit import fit_cache
 from engine.model.llama import Llama
+from engine.page_map import PageMap
 from engine.run import activation_peak
-from engine.run.runner import Runner, make_cache
+from engine.run.attention_path import attention_path
+from engine.run.budget import BudgetExceeded, make_flood
+from engine.run.outputs import EngineCounters, StepOutput, Tally
+from engine.run.runner import Runner, Scores
 from engine.run.sampler import Sampler
-from engine.schedule.scheduler import Phase, Plan, Scheduler
+from engine.schedule.plan import Plan
+from engine.schedule.scheduler import NoRoom, Scheduler
 from engine.schedule.sequence import Finish, SamplingParams, Sequence
+from engine.trial import Flood, Ledger
 
-__all__ = ["Engine", "SamplingParams", "StepOutput"]
-
-
-@dataclass(frozen=True)
-class StepOutput:
-    """What one pass did.
-
-    `sequence_ids` ran, with `rows` tokens in all. `tokens` holds what each emitted: one token in
-    decode; in prefill only those whose prompt is now complete (`first_tokens`). `finished` maps
-    the requests that ended in this step to why.
-    """
-
-    phase: Phase
-    sequence_ids: tuple[int, ...]
-    rows: int
-    tokens: Mapping[int, int]
-    first_tokens: tuple[int, ...]
-    finished: Mapping[int, Finish]
-
-    @property
-    def finished_ids(self) -> tuple[int, ...]:
-        return tuple(self.finished)
+__all__ = ["BudgetExceeded", "Engine", "EngineCounters", "SamplingParams", "StepOutput"]
 
 
 class Engine:
     """Serves requests with one model under one configuration.
 
-    The cache reserves `config.schedule.batch` slots of `capacity` tokens at once: the workload's
-    prompt + output unless said otherwise. The caller sets torch's thread count
-    (`config.run.threads`), which belongs to the process and not to an engine.
+    The cache is allocated at once, as `engine.fit` plans it: room for `config.schedule.batch`
+    requests of `capacity` tokens (the workload's prompt + output unless said otherwise), or what
+    the memory budget leaves for it. The caller sets torch's thread count (`config.run.threads`),
+    which belongs to the process and not to an engine.
 
     Raises:
-        ValueError: the model was made in another precision than the configuration asks for, or
-            the slots are larger than the model's context.
+        ValueError: the model was made in another precision than the configuration asks for, a
+            request would be longer than the model's context, or (BudgetError) not one request fits
+            the memory budget.
     """
 
     def __init__(
@@ -73,17 +62,38 @@ class Engine:
         self.capacity = capacity or config.workload.prompt + config.workload.output
         if self.capacity > model.config.context:
             raise ValueError(
-                f"slots of {self.capacity} tokens pass the model's context of "
+                f"requests of {self.capacity} tokens pass the model's context of "
                 f"{model.config.context}; at most that many"
             )
+        self._weight_bytes = model.weight_bytes
+        self.plan = fit_cache(config, model.config, self._weight_bytes, self.capacity)
+        self._budget = vessel_bytes(config, model.config)
+        self._foreseen = activation_peak.foreseen(model, config, self.plan)
+        self._measured: int | None = None
         self._eos_ids = frozenset(eos_ids)
         self._ids = count()
-        self._activation_bytes: int | None = None
-        self._cache = make_cache(model, config.schedule.batch, self.capacity)
+        self._cache = make_cache(
+            self.plan,
+            model.config,
+            config.cache.bits,
+            model.dtype,
+            model.device,
+            prefix_sharing=config.cache.prefix_sharing == "on",
+        )
         self._runner = Runner(model, self._cache)
-        self._scheduler = Scheduler(config.schedule, self._cache, model.config.context)
+        self._scheduler = Scheduler(
+            config.schedule,
+            self._cache,
+            model.config.context,
+            block_size=self.plan.block_size if self.plan.layout == "paged" else 0,
+            widest=config.workload.prompt,
+            breaks=config.memory.overflow == "break",
+        )
         self._sampler = Sampler()
-        self._kernel_path = model.kernel_path
+        self._tally = Tally()
+        self._attention = attention_path(model, self.plan, config.cache.bits)
+
+    # Requests
 
     def add_request(self, prompt_ids: Iterable[int], params: SamplingParams) -> int:
         """Queue a request and give its id.
@@ -106,17 +116,21 @@ class Engine:
 
         Raises:
             ValueError: there is no work.
+            BudgetExceeded: a request finds no room and must not wait; nothing has changed.
             NonFiniteLogits: the model's scores are not numbers; the step's requests are dropped.
         """
-        plan = self._scheduler.schedule()
+        try:
+            plan = self._scheduler.schedule()
+        except NoRoom as lack:
+            raise BudgetExceeded(self._flood(lack.tokens)) from None
+        self._tally.planned(plan)
         try:
             scores = self._runner.run(plan)
         except ArithmeticError:
             for piece in plan.pieces:
-                self.abort(piece.sequence.id)
+                self._drop(piece.sequence.id, spoiled=True)
             raise
-        drawn = self._sampler.sample(scores.sequence_ids, scores.logits, scores.greedy)
-        return self._postprocess(plan, dict(zip(scores.sequence_ids, drawn, strict=True)))
+        return self._postprocess(plan, self._draw(plan, scores))
 
     @property
     def has_work(self) -> bool:
@@ -128,60 +142,152 @@ class Engine:
         Raises:
             ValueError: no such request, or it has finished.
         """
-        self._scheduler.remove(request)
-        self._sampler.close(request)
+        self._drop(request)
 
     def reset(self) -> None:
-        """Drop every request. Ids go on counting: none is ever given twice."""
+        """Drop every request, forget all that is cached, and count from zero again.
+
+        Ids go on counting: none is ever given twice.
+        """
         for request in self._scheduler.ids:
-            self.abort(request)
+            self._drop(request)
+        self._cache.clear()
         self._cache.check_integrity()
+        self._tally = Tally()
+
+    # Account
 
     def allocated(self) -> dict[str, int]:
         """Bytes held, by part: weights, kv, activations (peak of a step), scratch.
 
-        The first call runs the configuration's largest passes once to see their temporary
-        tensors: call it outside timed runs.
+        The first call on an idle engine runs the configuration's largest passes once, on its own
+        cache, to see their temporary tensors, and clears the cache after them: call it outside
+        timed runs. While requests are there, and until then, activations are those foreseen.
         """
-        if self._activation_bytes is None:
-            self._activation_bytes = activation_peak.measure(self.model, self.config, self.capacity)
-        return {
-            "weights": self.model.weight_bytes,
-            "kv": self._cache.nbytes,
-            "activations": self._activation_bytes,
-            "scratch": self.model.frequencies.nbytes,
-        }
+        if self._measured is None and not self.has_work:
+            self._measured = activation_peak.measure(self._runner, self.config, self.plan)
+        return self._parts()
+
+    def ledger(self) -> Ledger:
+        """The account of this moment: what is reserved, and what of it is in use. Cheap."""
+        held = self._cache.held_tokens
+        return Ledger(
+            budget=self._budget,
+            parts=self._parts(),
+            held_bytes=held * self._cache.token_bytes,
+            live_tokens=held,
+        )
+
+    def page_map(self) -> PageMap:
+        """What every part of the cache holds, to be drawn."""
+        return self._cache.page_map()
+
+    @property
+    def counters(self) -> EngineCounters:
+        """Sums since the last reset."""
+        return self._tally.counters(self._cache.copies)
+
+    @property
+    def held_tokens(self) -> int:
+        """Distinct tokens of running requests in the cache."""
+        return self._cache.held_tokens
+
+    @property
+    def reserved_tokens(self) -> int:
+        """Token slots set aside for running requests."""
+        return self._cache.reserved_tokens
+
+    @property
+    def running(self) -> int:
+        """Requests in the cache."""
+        return self._scheduler.running
+
+    @property
+    def waiting(self) -> int:
+        """Requests in line."""
+        return self._scheduler.waiting
 
     @property
     def kernel_path(self) -> dict[str, str]:
-        """The kernels that run, by operation: linear, attention, norm, rope, head."""
-        return dict(self._kernel_path)
+        """The kernels that run, by operation: linear, attention, norm, rope, head.
+
+        Attention names every form that this cache lets run, and the width of its keys and values
+        where it is not the run's own.
+        """
+        return self.model.kernel_path | {"attention": self._attention}
+
+    # One step
+
+    def _draw(self, plan: Plan, scores: Scores) -> dict[int, int]:
+        """The next token of each sequence whose scores are those of one: in the middle of a prompt
+        they foretell a known token, and a draw would be lost to the request's stream of chance."""
+        speaking = {piece.sequence.id for piece in plan.pieces if piece.speaks}
+        rows = [row for row, one in enumerate(scores.sequence_ids) if one in speaking]
+        if not rows:
+            return {}
+        ids, logits, greedy = scores.sequence_ids, scores.logits, scores.greedy
+        if len(rows) < len(ids):
+            ids, logits, greedy = tuple(ids[row] for row in rows), logits[rows], greedy[rows]
+        return dict(zip(ids, self._sampler.sample(ids, logits, greedy), strict=True))
 
     def _postprocess(self, plan: Plan, drawn: dict[int, int]) -> StepOutput:
         tokens: dict[int, int] = {}
+        first: list[int] = []
         finished: dict[int, Finish] = {}
+        again = 0
         for piece in plan.pieces:
             sequence = piece.sequence
-            sequence.computed += piece.count
-            if sequence.in_prefill:
-                continue  # the scores of an unfinished prompt's last row foretell a known token
+            again += sequence.advance(piece.count)
+            if sequence.id not in drawn:
+                continue
             token = drawn[sequence.id]
+            if not sequence.output_ids:
+                first.append(sequence.id)
             sequence.output_ids.append(token)
             tokens[sequence.id] = token
             sequence.finish = self._finish(sequence, token)
             if sequence.finish is not None:
                 finished[sequence.id] = sequence.finish
-                self.abort(sequence.id)
+                self._drop(sequence.id)
+        rows = sum(piece.count for piece in plan.pieces)
+        if plan.phase == "prefill":
+            self._tally.prefilled(rows, again)
         return StepOutput(
             phase=plan.phase,
             sequence_ids=tuple(piece.sequence.id for piece in plan.pieces),
-            rows=sum(piece.count for piece in plan.pieces),
+            rows=rows,
             tokens=MappingProxyType(tokens),
-            first_tokens=tuple(tokens) if plan.phase == "prefill" else (),
+            first_tokens=tuple(first),
             finished=MappingProxyType(finished),
+            admitted=MappingProxyType({one.sequence.id: one.cached for one in plan.admitted}),
+            preempted=plan.preempted,
         )
 
     def _finish(self, sequence: Sequence, token: int) -> Finish | None:
         if token in self._eos_ids and not sequence.params.ignore_eos:
             return "stop"
         return "length" if len(sequence.output_ids) == sequence.params.max_tokens else None
+
+    def _drop(self, request: int, spoiled: bool = False) -> None:
+        self._scheduler.remove(request, spoiled)
+        self._sampler.close(request)
+
+    # Memory
+
+    def _parts(self) -> dict[str, int]:
+        return {
+            "weights": self._weight_bytes,
+            "kv": self._cache.nbytes,
+            "activations": self._foreseen if self._measured is None else self._measured,
+            "scratch": self.model.frequencies.nbytes,
+        }
+
+    def _flood(self, asked_tokens: int) -> Flood:
+        return make_flood(
+            self.ledger(),
+            self.plan,
+            asked_tokens=asked_tokens,
+            vacant_tokens=self._cache.vacant_tokens,
+            running=self.running,
+            needs=(sequence.most_cached for sequence in self._scheduler.sequences),
+        )

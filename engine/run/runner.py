@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache.contiguous import ContiguousCache
 from engine.cache.kv_cache import KVCache
 from engine.model.llama import Llama
 from engine.run.batch import Batch, Layout
-from engine.schedule.scheduler import Plan
+from engine.schedule.plan import Plan
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -58,30 +57,24 @@ class Runner:
         return self.model.logits(hidden)
 
 
-def make_cache(model: Llama, sequences: int, capacity: int) -> ContiguousCache:
-    """A contiguous cache of the model's shape: `sequences` slots of `capacity` tokens."""
-    return ContiguousCache(
-        layers=model.config.layers,
-        slots=sequences,
-        kv_heads=model.config.kv_heads,
-        capacity=capacity,
-        head_dim=model.config.head_dim,
-        dtype=model.dtype,
-        device=model.device,
-    )
+def where_it_broke(model: Llama, batch: Batch) -> str:
+    """Where the first non-finite value of a pass appears, in words.
+
+    Runs the pass again, layer by layer: its cache rows are simply written again.
+    """
+    outputs = model.layer_outputs(batch.input_ids, batch.positions, batch.context)
+    for layer, hidden in enumerate(outputs):
+        if not bool(torch.isfinite(hidden).all()):
+            return f"layer {layer}"
+    return "the final norm or the head"
 
 
 def _explain(model: Llama, batch: Batch, best: Tensor) -> str:
-    """Run the pass again, layer by layer (its cache rows are simply written again)."""
     row = int((~torch.isfinite(best)).nonzero()[0, 0])
     sequence = batch.sequence_ids[row]
     position = int(batch.positions[batch.last_rows[row]])
-    outputs = model.layer_outputs(batch.input_ids, batch.positions, batch.context)
-    broken = (i for i, hidden in enumerate(outputs) if not bool(torch.isfinite(hidden).all()))
-    layer = next(broken, None)
-    where = "the final norm or the head" if layer is None else f"layer {layer}"
     return (
         f"logits of sequence {sequence} at position {position} are not finite "
         f"({float(best[row]):g}) in {model.precision}; the first non-finite value came out of "
-        f"{where}"
+        f"{where_it_broke(model, batch)}"
     )

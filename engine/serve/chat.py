@@ -21,7 +21,10 @@ Clock = Callable[[], float]
 
 
 def single_request(config: EngineConfig, prompt_tokens: int, output_tokens: int) -> EngineConfig:
-    """`config` for a single request of this length: a chat is one sequence, whatever the batch."""
+    """`config` for a single request of this length: a chat is one sequence, whatever the batch.
+
+    Cache and memory settings stay: the answer is held as they say, within the budget they set.
+    """
     return msgspec.structs.replace(
         config,
         workload=WorkloadConfig(prompt=prompt_tokens, output=output_tokens),
@@ -45,6 +48,7 @@ def answer(
 
     Raises:
         InputError: the prompt is empty, or with `max_tokens` passes the model's context.
+        BudgetError: the memory budget holds no request of that length.
         Aborted: the player stopped it.
     """
     prompt = prompt_ids(command, loaded)

@@ -6,6 +6,7 @@ import re
 import sys
 from typing import Literal
 
+from engine.cache_plan import BudgetError
 from engine.clean import clean
 from engine.knobs import KnobError
 from engine.messages import Failed
@@ -36,6 +37,11 @@ def kind_of(error: BaseException) -> Kind:
         return "input"
     if isinstance(error, ModelError):
         return "model"
+    if isinstance(error, BudgetError):
+        return "memory"
+    budget = sys.modules.get("engine.run.budget")
+    if budget is not None and isinstance(error, budget.BudgetExceeded):
+        return "memory"
     torch = sys.modules.get("torch")
     if isinstance(error, MemoryError) or (
         torch is not None and isinstance(error, torch.OutOfMemoryError)

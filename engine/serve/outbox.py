@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from engine.messages import Event, Progress, Step, Tokens, encode
+from engine.messages import Account, Event, Pages, Progress, Step, Tokens, encode
 
 RATE = 20.0
 """Most events of one high-rate kind a second."""
@@ -28,11 +28,12 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 class Outbox:
-    """Events in the order they were put, except that Step, Progress and Tokens are thinned.
+    """Events in the order they were put, except that what comes often is thinned.
 
-    At most `rate` a second of each of those kinds is written: of Step and Progress the last one
-    stands for those it replaced, Tokens are joined, so no text is lost. Any other event first
-    lets go of what is held, so a job's last Progress and Tokens always precede its answer.
+    At most `rate` a second of each of those kinds is written: Tokens are joined, so no text is
+    lost; of the others (Step, Progress, Account, Pages) the last one stands for those it replaced.
+    Any other event, and an Account of a flood, first lets go of what is held, so a job's last
+    Progress and Tokens always precede its answer.
     `on_broken` is called, from the writer thread, when the other end no longer takes events.
     """
 
@@ -50,7 +51,7 @@ class Outbox:
 
     def put(self, event: Event) -> None:
         with self._changed:
-            if isinstance(event, Progress | Step | Tokens):
+            if _is_thinned(event):
                 self._held[type(event)] = _merge(self._held.get(type(event)), event)
             else:
                 self._ready.extend(self._held.values())
@@ -100,6 +101,13 @@ class Outbox:
                 return events
             waits = [self._due[kind] - now for kind in self._held]
             self._changed.wait(min(waits) if waits else None)
+
+
+def _is_thinned(event: Event) -> bool:
+    """A flood happens once: nothing may stand for it."""
+    if isinstance(event, Account):
+        return event.flood is None
+    return isinstance(event, Progress | Step | Pages | Tokens)
 
 
 def _merge(held: Event | None, event: Event) -> Event:

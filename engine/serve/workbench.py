@@ -13,7 +13,7 @@ import msgspec
 import torch
 
 from engine.capabilities import Capabilities
-from engine.config import Build, EngineConfig, RunConfig
+from engine.config import Build, EngineConfig, MemoryConfig, RunConfig, complete
 from engine.knobs import Value, find_knob
 from engine.machine import Ceilings, MachineProfile, current_wait_policy, load_profile, save_profile
 from engine.measure.bench import bench
@@ -48,6 +48,9 @@ from engine.serve.idle import release_threads
 from engine.serve.jobs import Desk, Handler, Handlers
 
 _WARM_UP_PROMPT, _WARM_UP_OUTPUT = 16, 3
+
+_NOT_OF_A_CHAT = ("workload.", "memory.", "schedule.batch")
+"""Settings that a chat's config is not resolved with: it serves one request of its own length."""
 
 
 class Workbench:
@@ -142,9 +145,9 @@ class Workbench:
         return TrialDone(job=desk.job, result=result)
 
     def chat(self, command: Chat, desk: Desk) -> Event:
-        """One answer, streamed. Raises KnobError, InputError, Aborted."""
+        """One answer, streamed. Raises KnobError, InputError, BudgetError, Aborted."""
         loaded, shelf = self._model()
-        config = self._resolve(command.build).config
+        config = self._chat_config(command.build)
         torch.set_num_threads(config.run.threads)
         network = self._network(shelf, config.run.precision, desk)
         return chat.answer(command, loaded, network, config, desk)
@@ -183,6 +186,17 @@ class Workbench:
         profile = self._profile()
         threads = None if profile is None else profile.threads
         return resolve(full_names(build), self._capabilities, self._model()[0].config, threads)
+
+    def _chat_config(self, build: Build) -> EngineConfig:
+        """As `_resolve`, but for what a chat decides itself: how long its one request is. Whether
+        that fits the memory budget is seen when its length is known."""
+        names = full_names(build)
+        positions = complete(names)
+        own = {name: value for name, value in names.items() if not name.startswith(_NOT_OF_A_CHAT)}
+        memory = MemoryConfig(
+            budget=int(positions["memory.budget"]), overflow=str(positions["memory.overflow"])
+        )
+        return msgspec.structs.replace(self._resolve(own).config, memory=memory)
 
     def _network(self, shelf: Shelf, precision: str, desk: Desk) -> Llama:
         """The network in `precision`, made and warmed once.

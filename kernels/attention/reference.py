@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,3 +24,27 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Ten
     scores = scores.masked_fill(~visible[:, None], -math.inf)
     attended = torch.softmax(scores, dim=-1) @ v
     return attended.transpose(1, 2).flatten(2).to(query.dtype)
+
+
+def paged_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Sequence[Sequence[int]],
+    lengths: Sequence[int],
+    window: int | None = None,
+) -> Tensor:
+    """One query a row over a block pool: each row's blocks are put side by side, then attended.
+
+    `query` [B, heads, D]; `keys`, `values` [blocks, kv, bs, D]; row b holds `lengths[b]` tokens in
+    the blocks `tables[b]` and sees the last `window` of them. Gives [B, heads · D].
+    """
+    rows: list[Tensor] = []
+    for q, table, length in zip(query, tables, lengths, strict=True):
+        key, value = (
+            torch.cat([pool[block] for block in table], dim=1)[None, :, :length]
+            for pool in (keys, values)
+        )
+        visible = torch.arange(length) >= (0 if window is None else length - window)
+        rows.append(attention(q[None, None], key, value, visible[None, None])[0])
+    return torch.cat(rows)

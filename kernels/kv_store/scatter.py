@@ -12,3 +12,8 @@ from torch import Tensor
 def store(pool: Tensor, rows: Tensor, vectors: Tensor) -> None:
     """pool[rows[i]] = vectors[i]. `pool` [R, D], `rows` [n] distinct, `vectors` [n, D]."""
     pool.index_copy_(0, rows, vectors)
+
+
+def store_both(pools: Tensor, rows: Tensor, vectors: Tensor) -> None:
+    """The same for keys and values together: `pools` [2, R, D], `vectors` [2, n, D]."""
+    pools.index_copy_(1, rows, vectors)

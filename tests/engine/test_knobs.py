@@ -51,6 +51,12 @@ SHORT_MODEL = ModelConfig(
         ("prefill_chunk=0", ("schedule.prefill_chunk", 0)),
         ("threads=auto", ("run.threads", 0)),
         ("workload.prompt=33", ("workload.prompt", 33)),
+        ("cache.bits=8", ("cache.bits", 8)),
+        ("bits=full", ("cache.bits", 0)),
+        ("requests=batch", ("workload.requests", 0)),
+        ("budget=none", ("memory.budget", 0)),
+        ("block_size=48", ("cache.block_size", 48)),
+        ("layout=paged", ("cache.layout", "paged")),
     ],
 )
 def test_settings_as_typed(text: str, setting: tuple[str, object]) -> None:
@@ -70,6 +76,16 @@ def test_settings_as_typed(text: str, setting: tuple[str, object]) -> None:
         ("precision=bf16", "nearest: bfloat16"),
         ("precision=float8", "legal: float32, bfloat16, float16; nearest: float"),
         ("prefill_chunk=8", "or whole; nearest: 16"),
+        ("bits=6", "cache.bits: 6 is not one of its values; legal: 16, 8, 4, or full; nearest: 8"),
+        ("bits=5", "nearest: 4"),
+        ("bits=32", "nearest: 16"),
+        ("bits=-1", "nearest: 4"),
+        ("block_size=0", "legal: 1 to 256; nearest: 1"),
+        ("block_size=512", "nearest: 256"),
+        ("requests=300", "legal: 1 to 256, or batch; nearest: 256"),
+        ("sharing=on", "nearest: cache.prefix_sharing"),
+        ("layout=pages", "legal: contiguous, paged; nearest: paged"),
+        ("overflow=wiat", "nearest: wait"),
         ("atch=8", "no knob is named 'atch'; nearest: schedule.batch"),
         ("batch", "write knob=value"),
         ("batch=", "write knob=value"),
@@ -128,6 +144,22 @@ def test_the_nearest_legal_number_is_the_nearest(value: int, low: int, width: in
         domain.check(value)
 
 
+@given(st.sets(st.integers(0, 60), min_size=1, max_size=6), st.integers(-10, 90))
+def test_between_the_values_of_a_ladder_that_is_all_there_is_nothing_is_legal(
+    legal: set[int], value: int
+) -> None:
+    domain = IntDomain(0, 60, (99, *sorted(legal)), special={99: "none"}, only_ladder=True)
+    if value in legal:
+        assert domain.check(value) == value
+        return
+    with pytest.raises(KnobError) as caught:
+        domain.check(value)
+    named = int(str(caught.value).rpartition("nearest: ")[2])
+    assert named in legal
+    assert abs(named - value) == min(abs(number - value) for number in legal)
+    assert domain.parse("none") == domain.check(99) == 99
+
+
 @pytest.mark.parametrize("value", [True, 8.0, "8", None])
 def test_a_number_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(KnobError, match="not a whole number"):
@@ -145,6 +177,7 @@ def test_some_name_is_always_nearest(word: str) -> None:
         ("run.precision", "float16", "no half-precision matrix product"),
         ("run.threads", 3, "2 logical cores"),
         ("workload.prompt", 256, "context is 256 tokens"),
+        ("cache.block_size", 24, "context of 256 tokens; nearest: 16"),
     ],
 )
 def test_what_this_machine_or_model_cannot_take(name: str, value: int | str, told: str) -> None:
@@ -161,6 +194,8 @@ def test_what_this_machine_or_model_cannot_take(name: str, value: int | str, tol
         ("run.threads", 0),
         ("workload.prompt", 255),
         ("schedule.batch", 64),
+        ("cache.block_size", 256),
+        ("cache.bits", 4),
     ],
 )
 def test_what_it_can_take(name: str, value: int | str) -> None:

@@ -15,6 +15,7 @@ from engine.config import EngineConfig
 from engine.machine import Ceilings, MachineProfile
 from engine.messages import (
     Abort,
+    Account,
     AnyCommand,
     AnyEvent,
     Bench,
@@ -28,6 +29,7 @@ from engine.messages import (
     Hello,
     Load,
     Loaded,
+    Pages,
     Progress,
     Rate,
     Ready,
@@ -41,14 +43,20 @@ from engine.messages import (
     encode,
 )
 from engine.model.config import ModelConfig
+from engine.page_map import PageMap
 from engine.trial import (
     Bound,
     Environment,
     Fault,
+    Flood,
+    Ledger,
+    LoadPair,
+    LoadSample,
     MemoryAccount,
     Pair,
     PhaseWork,
     Quality,
+    RequestSample,
     RunSample,
     TrialResult,
     TrialSpec,
@@ -95,6 +103,7 @@ RESULT = TrialResult(
     faults=(Fault("noise", {"cv": "0.3"}),),
     environment=Environment("a", "Linux", "3.11", "2.13", 2, "active", False, "d", "m", "2025"),
 )
+LEDGER = Ledger(10**6, {"weights": 5 * 10**5, "kv": 4 * 10**5}, 2 * 10**5, 1000)
 COMMANDS: tuple[AnyCommand, ...] = (
     Load(1, "some model"),
     Calibrate(2, force=True),
@@ -112,6 +121,8 @@ EVENTS: tuple[AnyEvent, ...] = (
     Calibrated(3, PROFILE, restart=True),
     Progress(4, "pairs", 3, 8, "A", 12.5, "detail"),
     Step(5, "decode", "candidate", 8, 140, {"decode": 0.03}),
+    Account(11, "candidate", LEDGER, Flood(LEDGER, 900, 500, 3, 4, 3)),
+    Pages(12, "reference", PageMap("paged", 16, "FFtS.c", 41, 64, 1, ((2, 3),)), 2, 5, 1, 0, 96),
     Tokens(6, "a\nb", 3),
     TrialDone(7, RESULT),
     ChatDone(8, "hi", 4, 2, 0.1, None, 10**9, {"linear": "packed"}, "stop"),
@@ -141,6 +152,30 @@ def test_events_come_back_as_they_went(event: AnyEvent) -> None:
     back = decode_event(line)
     assert type(back) is type(event)
     assert back == event
+
+
+def test_a_served_and_flooded_result_comes_back_as_it_went() -> None:
+    """`test_events_come_back` knows a paired one; these parts are of other kinds of trial."""
+    request = RequestSample("chat", 20, 3, 16, 0.5, 1.0, 4.0, (1.0, 2.0), preemptions=1)
+    load = LoadSample(
+        (request,), 1.0, 2.0, 0.5, 3.5, 1, 2, 5, 1, 1, 20.5, 32.0, 22, 1, 2, "ab", 0.5, WORK
+    )
+    served = msgspec.structs.replace(
+        RESULT,
+        load_pairs=(LoadPair("AB", load, load),),
+        ledger=LEDGER,
+        flood=Flood(LEDGER, 900, 500, 3, 4, 3),
+    )
+    assert decode_event(encode(TrialDone(1, served))) == TrialDone(1, served)
+
+
+def test_a_result_written_before_there_were_loads_can_still_be_read() -> None:
+    fields = json.loads(msgspec.json.encode(RESULT))
+    for new in ("load_pairs", "ledger", "flood"):
+        del fields[new]
+    for account in (fields["memory"], fields["reference_memory"]):
+        del account["kv_tokens"]
+    assert msgspec.convert(fields, TrialResult) == RESULT
 
 
 def test_types_are_named_once() -> None:

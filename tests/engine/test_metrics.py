@@ -34,7 +34,7 @@ from engine.metrics import (
     ttft,
     variation,
 )
-from engine.trial import MemoryAccount, Pair, PhaseWork, Quality, RunSample, Work
+from engine.trial import Ledger, MemoryAccount, Pair, PhaseWork, Quality, RunSample, Work
 
 CEILINGS = Ceilings(10e9, {"float32": 1e12}, 1e-6)
 WORK = PhaseWork(
@@ -216,8 +216,22 @@ def test_ratios_are_candidate_over_reference_pair_by_pair() -> None:
     assert points["kl"] == 0.01 and points["top1"] == 0.9
 
 
-def test_every_metric_but_the_word_has_samples_in_a_full_trial() -> None:
-    assert set(samples(evidence())) == {name for name, m in METRICS.items() if m.kind != "word"}
+SERVED = {
+    "throughput_ratio", "throughput", "memory_use", "reference_use", "prefix_hit_rate", "queueing",
+    "recomputed_share",
+}  # fmt: skip
+"""Of loads alone: see `test_load_metrics`."""
+
+
+def test_every_metric_of_runs_has_samples_in_a_full_trial() -> None:
+    full = evidence(
+        pairs=(Pair("AB", run(peak_live_tokens=24), run(peak_live_tokens=28)),),
+        reference_memory=MemoryAccount({}, {"weights": 200, "kv": 100}, 1, kv_tokens=50),
+        ledger=Ledger(400, {"weights": 100, "kv": 50}, 28, 28),
+    )
+    words = {name for name, metric in METRICS.items() if metric.kind == "word"}
+    assert set(samples(full)) == set(METRICS) - words - SERVED
+    assert samples(full)["live_tokens"].values == (28.0,)
 
 
 def test_a_timeline_has_levels_and_no_ratios_to_another_build() -> None:

@@ -8,7 +8,23 @@ from pathlib import Path
 import pytest
 
 from engine.client import WorkerClient
-from engine.messages import AnyEvent, Chat, ChatDone, Configure, Failed, Load, Loaded, Ready, Tokens
+from engine.knobs import Value
+from engine.machine import Ceilings, MachineProfile, save_profile
+from engine.messages import (
+    Account,
+    AnyEvent,
+    Chat,
+    ChatDone,
+    Configure,
+    Failed,
+    Load,
+    Loaded,
+    Ready,
+    RunTrial,
+    Tokens,
+    TrialDone,
+)
+from engine.trial import TrialSpec
 
 pytestmark = [pytest.mark.process, pytest.mark.model]
 
@@ -63,3 +79,55 @@ async def test_a_question_is_answered_by_the_default_model(
     assert answer.tpot is not None and answer.tpot > 0
     assert answer.memory_bytes > 4 * loaded.model.matrix_elements
     assert {"linear", "attention"} <= answer.kernel_path.keys()
+
+
+VESSEL: dict[str, Value] = {
+    "workload.prompt": 48,
+    "workload.output": 4,
+    "schedule.batch": 32,
+    "run.precision": "bfloat16",
+    "run.threads": 1,
+    "memory.budget": 66,
+    "memory.overflow": "break",
+}
+"""66 % of 538 MB: what the weights and a pass leave holds a few requests, never 32."""
+
+
+async def test_a_flooded_trial_is_an_answer_and_the_same_worker_goes_on(
+    client: WorkerClient, default_model_path: Path
+) -> None:
+    hello = await client.start()
+    ceilings = Ceilings(1e12, {"float32": 1e15, "bfloat16": 1e15}, 1e-9)
+    fingerprint = hello.capabilities.fingerprint
+    save_profile(MachineProfile(1, fingerprint, "", 1, "passive", ceilings, 0.01))
+    await client.run(lambda job: Load(job, str(default_model_path)))
+
+    spec = TrialSpec(
+        "abyss", "hold", VESSEL, VESSEL | {"schedule.batch": 1}, 3, repeats=2, quality=False
+    )
+    for _ in range(2):
+        events: list[AnyEvent] = []
+        done = await client.run(lambda job: RunTrial(job, spec), events.append)
+        assert isinstance(done, TrialDone)
+        flood = done.result.flood
+        assert flood is not None and done.result.faults == () and done.result.singles == ()
+        assert 1 <= flood.fits < 32 and flood.asked_bytes > flood.free_bytes
+        assert flood.ledger.live_tokens >= flood.running * 48
+        assert flood.ledger.budget is not None
+        assert flood.ledger.reserved_bytes <= flood.ledger.budget
+        told = [event for event in events if isinstance(event, Account) and event.flood]
+        assert [event.flood for event in told] == [flood]
+
+    cache: dict[str, Value] = {"cache.layout": "paged", "block_size": 32, "cache.bits": 8}
+    answer = await client.run(
+        lambda job: Chat(job, "What is the capital of France?", VESSEL | cache, max_tokens=16)
+    )
+    assert isinstance(answer, ChatDone) and "Paris" in answer.text
+    assert answer.memory_bytes <= flood.ledger.budget
+
+    poor = await client.run(
+        lambda job: Chat(job, "hello", VESSEL | {"memory.budget": 20}, max_tokens=16)
+    )
+    assert isinstance(poor, Failed) and poor.kind == "memory"
+    assert "the vessel holds" in poor.message
+    assert (await client.start()).pid == hello.pid

@@ -15,9 +15,11 @@ from engine.config import EngineConfig
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
 from engine.model.config import ModelConfig
 from engine.price import price
+from engine.run.budget import BudgetExceeded
+from engine.run.outputs import EngineCounters
 from engine.run.runner import NonFiniteLogits
 from engine.schedule.sequence import SamplingParams
-from engine.trial import Bound, TrialSpec
+from engine.trial import Bound, Flood, Ledger, TrialSpec
 
 CAPABILITIES = make_capabilities(precisions={"float32": "", "bfloat16": "", "float16": "not here"})
 MACHINE = MachineProfile(
@@ -57,6 +59,8 @@ class Stage:
     runs: list[tuple[int, tuple[tuple[int, ...], ...]]] = field(default_factory=list)
     threads: list[tuple[int, int]] = field(default_factory=list)
     steps: int = 0
+    flood_in_run: int | None = None
+    resets: int = 0
 
 
 class FakeEngine:
@@ -70,10 +74,27 @@ class FakeEngine:
         self.reset()
 
     def reset(self) -> None:
+        self.stage.resets += 1
         self.prompts: list[tuple[int, ...]] = []
         self.given: dict[int, int] = {}
         self.limit = 0
         self.prefilled = False
+
+    @property
+    def held_tokens(self) -> int:
+        """Every prompt once it ran, and all given tokens but the last; nothing once all is done."""
+        if not self.prefilled or not self.has_work:
+            return 0
+        return sum(map(len, self.prompts)) + sum(self.given.values()) - len(self.given)
+
+    @property
+    def counters(self) -> EngineCounters:
+        prompts = sum(map(len, self.prompts))
+        return EngineCounters(prompt_tokens=prompts, prefilled_tokens=prompts)
+
+    def ledger(self) -> Ledger:
+        held = self.held_tokens
+        return Ledger(10**9, self.allocated(), held * 100, held)
 
     def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
         self.prompts.append(tuple(prompt_ids))
@@ -93,6 +114,8 @@ class FakeEngine:
         if first:
             stage.runs.append((self.config.schedule.batch, tuple(self.prompts)))
             stage.threads.append((self.config.run.threads, torch.get_num_threads()))
+            if stage.flood_in_run == len(stage.runs):
+                raise BudgetExceeded(Flood(self.ledger(), 900, 500, 3, 4, 3))
             if stage.break_in_run == len(stage.runs):
                 raise NonFiniteLogits("scores are not finite; out of layer 3")
         stage.clock.pass_ms(40.0 * batch if first else stage.step_ms(batch, stage.source))

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
+from engine.cache.storage import KVStorage
+from engine.config import CacheConfig, EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
 from engine.measure.output_check import (
     TOLERANCE,
     check_output,
     chosen_request,
     token_distances,
+    tolerance,
 )
 from engine.measure.timing import Episode, run_episode
 from engine.model.config import ModelConfig
@@ -32,12 +34,20 @@ def models(tiny_config: Configs, tiny_tensors: Tensors) -> Callable[[str], Llama
     return lambda precision: Llama(config, tiny_tensors(config), precision)
 
 
-def episode(model: Llama, chunk: int = 0) -> Episode:
+def episode(
+    model: Llama, chunk: int = 0, bits: int = 0, break_cache: Callable[[Any], None] | None = None
+) -> Episode:
     config = EngineConfig(
-        WorkloadConfig(20, 12), ScheduleConfig(3, chunk), RunConfig(model.precision, 1)
+        WorkloadConfig(20, 12),
+        ScheduleConfig(3, chunk),
+        RunConfig(model.precision, 1),
+        CacheConfig(bits=bits),
     )
     prompts = [[(7 * r + 3 * i) % 256 for i in range(20)] for r in range(3)]
-    return run_episode(Engine(model, config), prompts, 12)
+    engine = Engine(model, config)
+    if break_cache is not None:
+        break_cache(engine._cache)
+    return run_episode(engine, prompts, 12)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -47,6 +57,79 @@ def test_an_honest_run_is_explained(
 ) -> None:
     run = episode(models(precision), chunk)
     assert [check_output(models("float32"), run, r, precision) for r in range(3)] == [None] * 3
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_honest_run_on_a_narrow_cache_is_explained(
+    models: Callable[[str], Llama], precision: str, bits: int
+) -> None:
+    run = episode(models(precision), bits=bits)
+    found = [check_output(models("float32"), run, r, precision, bits) for r in range(3)]
+    assert found == [None] * 3
+
+
+@pytest.mark.parametrize("bits", [0, 8, 4])
+def test_one_exchanged_token_is_found_whatever_the_width(
+    models: Callable[[str], Llama], bits: int
+) -> None:
+    run = episode(models("float32"), bits=bits)
+    tokens = list(run.outputs[1])
+    tokens[4] = worst_token(models("float32"), [*run.prompts[1], *tokens[:4]])
+    forged = replace(run, outputs=(run.outputs[0], tuple(tokens), run.outputs[2]))
+    wrong = check_output(models("float32"), forged, 1, "bfloat16", bits)
+    assert wrong is not None and wrong.place == 4
+
+
+def exchanged(cache: Any) -> None:
+    """Every vector is written where its neighbour belongs."""
+    write = cache.write
+
+    def wrong(layer: int, addresses: Any, keys: torch.Tensor, values: torch.Tensor) -> None:
+        write(layer, addresses, keys.roll(1, 0), values.roll(1, 0))
+
+    cache.write = wrong
+
+
+def emptied(cache: Any) -> None:
+    """Nothing is ever kept."""
+    cache.write = lambda *_: None
+
+
+@pytest.mark.parametrize("wrong", [exchanged, emptied])
+@pytest.mark.parametrize("bits", [0, 16, 8, 4])
+def test_a_run_on_a_wrong_cache_is_found_whatever_the_width(
+    models: Callable[[str], Llama], wrong: Callable[[Any], None], bits: int
+) -> None:
+    run = episode(models("bfloat16"), bits=bits, break_cache=wrong)
+    assert any(check_output(models("float32"), run, r, "bfloat16", bits) for r in range(3))
+
+
+def test_a_width_that_keeps_nothing_cannot_agree_with_itself(
+    models: Callable[[str], Llama], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both the run and a scoring of its own width read zeros: the full-width one tells."""
+    write = KVStorage.write
+
+    def keep_nothing_in_4_bits(storage: KVStorage, *arguments: Any) -> None:
+        if storage.bits != 4:
+            write(storage, *arguments)
+
+    monkeypatch.setattr(KVStorage, "write", keep_nothing_in_4_bits)
+    run = episode(models("bfloat16"), bits=4)
+    found = [check_output(models("float32"), run, r, "bfloat16", 4) for r in range(3)]
+    assert any(one is not None and one.allowed == tolerance("bfloat16", 4) for one in found)
+
+
+def worst_token(model: Llama, text: list[int]) -> int:
+    return int(logits(model, text)[-1].argmin())
+
+
+def test_a_narrower_cache_is_allowed_no_less_and_never_a_random_token() -> None:
+    """A token drawn at random lies about four standard deviations below the best."""
+    for precision in TOLERANCE:
+        allowed = [tolerance(precision, bits) for bits in (0, 16, 8, 4)]
+        assert allowed == sorted(allowed) and allowed[-1] <= 2
 
 
 def test_distances_are_those_of_the_whole_texts_scores(models: Callable[[str], Llama]) -> None:

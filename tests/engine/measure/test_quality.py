@@ -20,7 +20,7 @@ from engine.measure.quality import (
 )
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
-from engine.run.scoring import logits
+from engine.run.scoring import logits, score_chunks
 
 Configs = Callable[..., ModelConfig]
 Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
@@ -119,6 +119,24 @@ def test_quality_of_a_rounded_model_equals_the_formula_on_its_scores(
     assert found.perplexity_ratio == pytest.approx(math.exp((ours - theirs) / 300), rel=1e-3)
 
 
+def test_fewer_bits_in_the_cache_cost_more_quality(
+    tiny_config: Configs, tiny_tensors: Tensors, small_score: None
+) -> None:
+    """The full-precision weights on narrow caches, against the formula on scores read from them;
+    the reference's own cache stays full."""
+    config = tiny_config()
+    model = Llama(config, tiny_tensors(config), "float32")
+    found = {bits: measure_quality(model, model, TEXT, bits=bits) for bits in (0, 16, 8, 4)}
+    assert found[0].kl == 0.0
+    assert found[16].kl > 0 and 0 < found[8].kl < found[4].kl
+    kl = 0.0
+    for start in (0, 150, 299):
+        window = TEXT[start : start + 101]
+        narrow = torch.cat(list(score_chunks(model, window[:-1], 128, 4)))
+        kl += naive(logits(model, window[:-1]).double(), narrow.double(), window[1:])[0]
+    assert found[4].kl == pytest.approx(kl / 300, rel=0.02)
+
+
 def test_full_precision_against_itself_is_the_identity(
     tiny_config: Configs, tiny_tensors: Tensors, small_score: None
 ) -> None:
@@ -151,7 +169,7 @@ def test_the_reference_must_be_full_precision(tiny_config: Configs, tiny_tensors
         measure_quality(rounded, rounded, TEXT)
 
 
-def test_a_figure_is_measured_once_for_a_model_precision_and_kernel_path(
+def test_a_figure_is_measured_once_for_a_model_precision_width_and_kernel_path(
     tiny_config: Configs, tiny_tensors: Tensors, byte_tokenizer: Any, monkeypatch: Any
 ) -> None:
     calls = []
@@ -165,6 +183,8 @@ def test_a_figure_is_measured_once_for_a_model_precision_and_kernel_path(
     reference = Llama(config, tiny_tensors(config), "float32")
     candidate = Llama(config, tiny_tensors(config), "bfloat16")
     book = QualityBook()
-    for digest, model in (("a", candidate), ("a", candidate), ("b", candidate), ("a", reference)):
-        book.look_up(digest, reference, model, byte_tokenizer)
-    assert len(calls) == 3
+    asked = (("a", candidate, 0), ("a", candidate, 0), ("b", candidate, 0), ("a", reference, 0),
+             ("a", candidate, 8), ("a", candidate, 8))  # fmt: skip
+    for digest, model, bits in asked:
+        book.look_up(digest, reference, model, byte_tokenizer, bits=bits)
+    assert [bits for *_, bits in calls] == [0, 0, 0, 8]

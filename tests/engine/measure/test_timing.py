@@ -52,6 +52,11 @@ class ScriptedEngine:
     steps: int = 0
     collected_while_timed: bool = False
 
+    @property
+    def held_tokens(self) -> int:
+        """Two a prompt, and a token given a step ago, of the requests that have begun."""
+        return sum(1 + len(tokens) for tokens in self.requests.values() if tokens)
+
     def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
         self.clock.pass_ms(self.adding_ms)
         self.params = params
@@ -102,6 +107,13 @@ def test_a_run_is_split_into_its_phases() -> None:
     assert episode.outputs == ((7, 8, 8, 8),) * 2
     check_sample(sample)
     assert tpot(sample) == pytest.approx(((0.092 - 0.032) + (0.092 - 0.062)) / 2 / 3)
+
+
+def test_the_most_tokens_held_are_those_between_two_passes() -> None:
+    """Two prompts of 2 tokens: 2, 4, then two more each step, whatever the answers' last were."""
+    clock = FakeClock()
+    engine = ScriptedEngine(clock)
+    assert run_episode(engine, [[1, 2]] * 2, 4, clock).sample.peak_live_tokens == 2 * (2 + 3)
 
 
 def test_time_between_steps_belongs_to_neither_phase() -> None:
@@ -160,6 +172,7 @@ def test_a_units_sample_is_the_mean_of_its_episodes_and_still_adds_up() -> None:
     merged = merge([fast, slow])
     assert merged.step_seconds == pytest.approx((0.015, 0.015))
     assert merged.prefill_seconds == pytest.approx(0.040)
+    assert merged.peak_live_tokens == 1 + 3
     check_sample(merged)
     assert merge([fast]) is fast.sample
     assert merged.output_digest != fast.sample.output_digest

@@ -183,7 +183,7 @@ def test_a_wrong_answer_is_found_after_the_clock_stopped(
 ) -> None:
     checked: list[tuple[str, int]] = []
 
-    def check(model: Any, episode: Any, request: int, precision: str) -> WrongToken | None:
+    def check(model: Any, run: Any, request: int, precision: str, bits: int) -> WrongToken | None:
         checked.append((precision, request))
         assert model.precision == "float32"
         return WrongToken(2, 65, 9, 3.5, 0.25) if len(checked) == 10 else None
@@ -198,7 +198,7 @@ def test_a_wrong_answer_is_found_after_the_clock_stopped(
 
 def test_every_timed_run_has_one_request_checked(make_bench: Callable[..., Bench]) -> None:
     checked: list[int] = []
-    bench = make_bench(check_output=lambda _, episode, request, __: checked.append(request))
+    bench = make_bench(check_output=lambda _, run, request, *__: checked.append(request))
     bench.run()
     assert len(checked) == 16 and len(set(checked[:8])) > 1 and set(checked[8:]) == {0}
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from engine.config import EngineConfig, ScheduleConfig, WorkloadConfig
+from engine.load import draw_load
 from engine.measure.quality import FEWEST_SCORED
+from engine.measure.served import LoadRequest
 from engine.measure.workload import Workload, corpus_digest, corpus_text
 
 CORPUS_IDS = list(range(100))
@@ -44,6 +47,61 @@ def test_special_tokens_are_never_drawn(byte_tokenizer: Any) -> None:
     workload = Workload(byte_tokenizer, 5, CORPUS_IDS)
     drawn = {token for _ in range(20) for prompt in workload.prompts(64, 4) for token in prompt}
     assert 256 not in drawn and max(drawn) < byte_tokenizer.vocabulary_size
+
+
+MIXED = EngineConfig(
+    WorkloadConfig(prompt=200, output=20, mix="mixed", requests=9, system=48), ScheduleConfig(4)
+)
+
+
+def test_a_load_has_the_drawn_shapes_and_one_beginning(byte_tokenizer: Any) -> None:
+    workload = Workload(byte_tokenizer, 3, CORPUS_IDS)
+    load = workload.rehearsal(MIXED)
+    shapes = draw_load(MIXED, 3)
+    assert [(one.kind, len(one.prompt), one.output) for one in load] == [
+        (shape.kind, shape.prompt, shape.output) for shape in shapes
+    ]
+    assert len({one.prompt[:48] for one in load}) == 1
+    assert len({one.prompt[48] for one in load}) == 9  # they part at once
+
+
+def test_no_two_loads_begin_alike_or_share_their_words(byte_tokenizer: Any) -> None:
+    workload = Workload(byte_tokenizer, 3, CORPUS_IDS)
+    loads = [workload.load(MIXED) for _ in range(20)] + [workload.rehearsal(MIXED)]
+    assert len({load[0].prompt[:3] for load in loads}) == 21
+    own = [one.prompt[48:51] for load in loads for one in load]
+    assert len(set(own)) == len(own)
+    prompts = workload.prompts(5, 60)
+    assert not {prompt[:3] for prompt in prompts} & {load[0].prompt[:3] for load in loads}
+
+
+def test_timed_loads_differ_in_shape_and_rehearsals_do_not(byte_tokenizer: Any) -> None:
+    workload = Workload(byte_tokenizer, 3, CORPUS_IDS)
+
+    def lengths(load: tuple[LoadRequest, ...]) -> tuple[int, ...]:
+        return tuple(len(one.prompt) for one in load)
+
+    assert len({lengths(workload.load(MIXED)) for _ in range(8)}) == 8
+    rehearsed = [workload.rehearsal(MIXED) for _ in range(3)]
+    assert len({lengths(load) for load in rehearsed}) == 1
+    assert len({load[0].prompt for load in rehearsed}) == 3
+
+
+def test_equal_seeds_draw_equal_loads(byte_tokenizer: Any) -> None:
+    first, second, other = (
+        Workload(byte_tokenizer, seed, CORPUS_IDS).load(MIXED) for seed in (1, 1, 2)
+    )
+    assert first == second != other
+
+
+def test_a_uniform_load_shares_nothing_unless_it_is_asked_to(byte_tokenizer: Any) -> None:
+    workload = Workload(byte_tokenizer, 3, CORPUS_IDS)
+    alone = workload.load(EngineConfig(WorkloadConfig(40, 8, requests=5)))
+    assert {(one.kind, len(one.prompt), one.output) for one in alone} == {("chat", 40, 8)}
+    assert len({one.prompt[0] for one in alone}) == 5
+    shared = workload.load(EngineConfig(WorkloadConfig(40, 8, requests=5, system=39)))
+    assert len({one.prompt[:39] for one in shared}) == 1
+    assert len({one.prompt for one in shared}) == 5
 
 
 @pytest.mark.parametrize(("count", "length"), [(0, 5), (5, 0), (-1, 5)])

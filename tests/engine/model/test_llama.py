@@ -18,6 +18,8 @@ from engine.model.loader import load_model
 from engine.model.store import ModelSource
 from engine.run import scoring
 from engine.run.engine import Engine, SamplingParams
+from engine.run.plain_cache import plain_cache
+from engine.run.runner import Runner
 
 SIZES: dict[str, Any] = {
     "vocab_size": 300,
@@ -89,8 +91,8 @@ def peer_logits(peer: Any, ids: list[int]) -> Tensor:
 def decoded_logits(model: Llama, ids: list[int], prompt: int) -> Tensor:
     """Scores of a text whose first `prompt` tokens run at once and the rest one at a time."""
     chunks = [ids[:prompt], *([token] for token in ids[prompt:])]
-    runner = scoring.Runner(model, scoring.make_cache(model, sequences=2, capacity=len(ids)))
-    runner.cache.allocate(0, len(ids))
+    runner = Runner(model, plain_cache(model, len(ids)))
+    runner.cache.admit(0, ids, len(ids))
     rows = []
     with torch.inference_mode():
         for tokens in chunks:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -14,8 +16,8 @@ from engine.model.llama import Llama
 VOCABULARY = 96
 
 
-def tiny_config(window: int | None = None) -> ModelConfig:
-    return ModelConfig(
+def tiny_config(window: int | None = None, **changes: Any) -> ModelConfig:
+    plain = ModelConfig(
         family="mistral" if window else "llama",
         layers=2,
         hidden=32,
@@ -30,6 +32,7 @@ def tiny_config(window: int | None = None) -> ModelConfig:
         tied_head=True,
         sliding_window=window,
     )
+    return msgspec.structs.replace(plain, **changes)
 
 
 def random_tensors(config: ModelConfig) -> dict[str, Tensor]:
@@ -42,6 +45,8 @@ def random_tensors(config: ModelConfig) -> dict[str, Tensor]:
         "embedding": random(config.vocabulary, config.hidden),
         "final_norm": torch.ones(config.hidden),
     }
+    if not config.tied_head:
+        tensors["head"] = random(config.vocabulary, config.hidden)
     for layer in range(config.layers):
         parts = {
             "attention_norm": torch.ones(config.hidden),
@@ -54,6 +59,8 @@ def random_tensors(config: ModelConfig) -> dict[str, Tensor]:
             "up": random(config.intermediate, config.hidden),
             "down": random(config.hidden, config.intermediate),
         }
+        if config.qk_norm:
+            parts |= {"q_norm": random(config.head_dim) + 1, "k_norm": random(config.head_dim) + 1}
         tensors |= {f"layers.{layer}.{name}": tensor for name, tensor in parts.items()}
     return tensors
 
@@ -69,14 +76,18 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_model() -> Callable[..., Llama]:
-    """make_model(precision, window, spoil): `spoil` may change the tensors before they are used."""
+    """make_model(precision, window, spoil, **changes of the shape).
+
+    `spoil` may change the tensors before they are used.
+    """
 
     def make(
         precision: str = "float32",
         window: int | None = None,
         spoil: Callable[[dict[str, Tensor]], None] = lambda tensors: None,
+        **changes: Any,
     ) -> Llama:
-        config = tiny_config(window)
+        config = tiny_config(window, **changes)
         tensors = random_tensors(config)
         spoil(tensors)
         return Llama(config, tensors, precision)

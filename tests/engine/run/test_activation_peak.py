@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 import torch
+from episodes import configure, squeezed
 
-from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
 from engine.model.llama import Llama
-from engine.run.activation_peak import ActivationPeak, measure
+from engine.page_map import CELL_SIGNS
+from engine.run.activation_peak import ActivationPeak, decode_lengths
+from engine.run.engine import Engine
 
 KIB = 256 * 4
 """Bytes of 256 float32."""
@@ -46,16 +50,40 @@ def test_a_tensor_held_by_a_view_still_counts() -> None:
         assert mode.live == 0
 
 
-def test_a_longer_prompt_needs_more_and_a_chunk_less(model: Llama) -> None:
-    def peak(prompt: int, batch: int = 1, chunk: int = 0) -> int:
-        config = EngineConfig(WorkloadConfig(prompt, 8), ScheduleConfig(batch, chunk), RunConfig())
-        return measure(model, config, prompt + 8)
+def peak(model: Llama, **settings: Any) -> int:
+    return Engine(model, configure(model.precision, **settings)).allocated()["activations"]
 
-    assert peak(150) > peak(60) > peak(60, chunk=16)
-    assert peak(10, batch=40) > peak(10)
+
+def test_a_longer_prompt_needs_more_and_a_chunk_less(model: Llama) -> None:
+    assert peak(model, prompt=150) > peak(model) > peak(model, chunk=16)
+    assert peak(model, prompt=10, batch=40) > peak(model, prompt=10)
 
 
 def test_bfloat16_needs_less_than_float32(make_model: Callable[..., Llama]) -> None:
-    config = EngineConfig(WorkloadConfig(100, 8))
-    peaks = [measure(make_model(precision), config, 108) for precision in ("float32", "bfloat16")]
-    assert peaks[1] < peaks[0]
+    assert peak(make_model("bfloat16"), prompt=100) < peak(make_model(), prompt=100)
+
+
+@pytest.mark.parametrize("sharing", ["off", "on"])
+@pytest.mark.parametrize("layout", ["contiguous", "paged"])
+@pytest.mark.parametrize("bits", [0, 16, 8, 4])
+def test_measuring_leaves_the_engines_own_cache_empty(
+    model: Llama, layout: str, bits: int, sharing: str
+) -> None:
+    if sharing == "on" and layout == "contiguous":
+        pytest.skip("a slot belongs to one sequence")
+    engine = Engine(model, configure(batch=3, layout=layout, bits=bits, sharing=sharing))
+    account = engine.allocated()
+    page_map = engine.page_map()
+    assert set(page_map.cells) == {CELL_SIGNS["free"]}
+    assert (engine.held_tokens, engine.reserved_tokens, engine.counters.copies) == (0, 0, 0)
+    assert engine.allocated() == account
+
+
+def test_the_longest_requests_fill_every_seat_of_the_largest_decode_step(model: Llama) -> None:
+    config = configure(batch=3, layout="paged", block=16)
+    plan = Engine(model, config).plan
+    assert decode_lengths(config, plan, 3) == [79, 79, 79]
+    tight = squeezed(model, configure(batch=4, layout="paged", block=16), 7)
+    plan = Engine(model, tight).plan
+    assert plan.blocks == 7
+    assert decode_lengths(tight, plan, 4) == [32, 32, 32, 16]  # all seven blocks, every seat

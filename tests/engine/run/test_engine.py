@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 import pytest
 import torch
+from episodes import by_rescoring, configure, drain, greedy, same_but_for_near_ties
 from torch import Tensor
 
-from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
+from engine.config import EngineConfig, RunConfig, WorkloadConfig
 from engine.model.llama import Llama
-from engine.run import scoring
-from engine.run.engine import Engine, SamplingParams, StepOutput
+from engine.run.engine import Engine, SamplingParams
 from engine.run.runner import NonFiniteLogits
 
 Prompt = Callable[..., list[int]]
@@ -20,44 +20,8 @@ Prompt = Callable[..., list[int]]
 def make(
     model: Llama, batch: int = 1, chunk: int = 0, eos: Iterable[int] = (), prompt: int = 60
 ) -> Engine:
-    config = EngineConfig(
-        WorkloadConfig(prompt, 20), ScheduleConfig(batch, chunk), RunConfig(model.precision)
-    )
+    config = configure(model.precision, batch, chunk, prompt)
     return Engine(model, config, eos_ids=eos)
-
-
-def drain(engine: Engine) -> tuple[dict[int, list[int]], list[StepOutput]]:
-    outputs: dict[int, list[int]] = {}
-    steps = []
-    while engine.has_work:
-        steps.append(engine.step())
-        for request, token in steps[-1].tokens.items():
-            outputs.setdefault(request, []).append(token)
-    return outputs, steps
-
-
-def greedy(count: int, ignore_eos: bool = True) -> SamplingParams:
-    return SamplingParams(max_tokens=count, ignore_eos=ignore_eos)
-
-
-def by_rescoring(model: Llama, ids: list[int], count: int) -> list[int]:
-    """Greedy decoding without a cache: the whole text is scored again for every token."""
-    text = list(ids)
-    for _ in range(count):
-        text.append(int(scoring.logits(model, text)[-1].argmax()))
-    return text[len(ids) :]
-
-
-def same_but_for_near_ties(
-    model: Llama, ids: list[int], got: list[int], expected: list[int]
-) -> None:
-    """Batched rows round differently: a first difference must lie within that rounding."""
-    assert len(got) == len(expected)
-    for place, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
-        if ours != theirs:
-            row: Tensor = scoring.logits(model, ids + expected[:place])[-1]
-            assert float(row.max() - row[ours]) < 1e-4
-            return
 
 
 @pytest.mark.parametrize("window", [None, 9])
@@ -179,7 +143,7 @@ def test_what_cannot_run_is_refused_at_the_door(model: Llama, prompt: Prompt) ->
     engine = make(model)
     with pytest.raises(ValueError, match="token 96 is not in the vocabulary: 0 to 95"):
         engine.add_request([1, 96], greedy(1))
-    with pytest.raises(ValueError, match="a cache slot holds 80"):
+    with pytest.raises(ValueError, match="the cache holds at most 80 of one request"):
         engine.add_request(prompt(80), greedy(2))
     with pytest.raises(ValueError, match="the prompt is empty"):
         engine.add_request([], greedy(1))
@@ -241,13 +205,18 @@ def test_the_account_is_the_formula_where_there_is_one(model: Llama) -> None:
     assert engine.allocated() == account
 
 
-def test_measuring_memory_leaves_running_requests_alone(model: Llama, prompt: Prompt) -> None:
+def test_measuring_memory_waits_until_nobody_runs(model: Llama, prompt: Prompt) -> None:
     engine = make(model)
     request = engine.add_request(prompt(11), greedy(6))
     first = engine.step().tokens[request]
-    engine.allocated()
+    foreseen = engine.allocated()
     said = [first, *drain(engine)[0][request]]
     assert said == by_rescoring(model, prompt(11), 6)
+    measured = engine.allocated()
+    assert measured == make(model).allocated()
+    assert measured["activations"] == pytest.approx(foreseen["activations"], rel=0.02)
+    request = engine.add_request(prompt(11), greedy(6))
+    assert drain(engine)[0][request] == said
 
 
 def test_a_step_result_cannot_be_changed(model: Llama, prompt: Prompt) -> None:

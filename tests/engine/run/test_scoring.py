@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.model.llama import Llama
-from engine.run.scoring import logits, score_chunks
+from engine.run.scoring import first_bad_layer, logits, score_chunks
 
 Prompt = Callable[..., list[int]]
 
@@ -35,9 +35,29 @@ def test_a_score_knows_nothing_of_what_follows(model: Llama, prompt: Prompt) -> 
     assert not torch.allclose(before[21:], after[21:], atol=1e-2)
 
 
+def test_a_narrower_cache_costs_more_the_fewer_bits_it_keeps(model: Llama, prompt: Prompt) -> None:
+    ids = prompt(60)
+    truth = logits(model, ids)
+    errors = {
+        bits: float((torch.cat(list(score_chunks(model, ids, 20, bits))) - truth).abs().mean())
+        for bits in (0, 16, 8, 4)
+    }
+    assert errors[0] < 1e-5 < errors[16] <= errors[8] < errors[4] / 3
+    assert errors[4] < float(truth.std())
+
+
+def test_the_first_layer_that_breaks_is_named(make_model: Callable[..., Llama]) -> None:
+    def poison(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["layers.1.mlp_norm"][0] = float("inf")
+
+    assert first_bad_layer(make_model(spoil=poison), [1, 2, 3]) == "layer 1"
+
+
 def test_what_cannot_be_scored_is_refused(model: Llama) -> None:
     for ids in ([], [1] * 201):
         with pytest.raises(ValueError, match="1 to 200 can"):
             score_chunks(model, ids)
     with pytest.raises(ValueError, match="at least 1"):
         score_chunks(model, [1, 2], 0)
+    with pytest.raises(ValueError, match="no KV format has 5 bits"):
+        score_chunks(model, [1, 2], bits=5)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import pytest
-import torch
+from block_book import BlockBook
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cache.kv_cache import ContiguousCache
 from engine.config import ScheduleConfig
-from engine.schedule.scheduler import JOIN_ROWS, Plan, Scheduler, prefill_counts
+from engine.schedule.plan import JOIN_ROWS, Plan, prefill_counts
+from engine.schedule.scheduler import NoRoom, Scheduler
 from engine.schedule.sequence import SamplingParams, Sequence
 
 
+def slots(batch: int, capacity: int = 64) -> BlockBook:
+    """Every sequence has all its room from the start: one block as large as it can become."""
+    return BlockBook(batch, capacity, capacity)
+
+
 def make(batch: int, chunk: int = 0, capacity: int = 64, context: int = 100) -> Scheduler:
-    cache = ContiguousCache(1, batch, 1, capacity, 2, torch.float32)
-    return Scheduler(ScheduleConfig(batch, chunk), cache, context)
+    return Scheduler(ScheduleConfig(batch, chunk), slots(batch, capacity), context)
 
 
 def request(identity: int, prompt: int, new: int = 4) -> Sequence:
@@ -25,8 +29,9 @@ def request(identity: int, prompt: int, new: int = 4) -> Sequence:
 def run(plan: Plan) -> list[tuple[int, int]]:
     """Pretend the plan ran; gives (id, count) of its pieces."""
     for piece in plan.pieces:
-        piece.sequence.computed += piece.count
-        if not piece.sequence.in_prefill:
+        speaks = piece.speaks
+        piece.sequence.advance(piece.count)
+        if speaks:
             piece.sequence.output_ids.append(0)
     return [(piece.sequence.id, piece.count) for piece in plan.pieces]
 
@@ -80,7 +85,7 @@ def test_requests_wait_for_a_seat_in_order_of_arrival() -> None:
 @pytest.mark.parametrize(
     ("prompt", "new", "message"),
     [
-        (60, 10, r"make 70; .* context is 100 tokens and a cache slot holds 64: at most 5 new"),
+        (60, 10, r"make 70; .* is 100 tokens and the cache holds at most 64 .*: at most 5 new"),
         (90, 1, r"make 91; .*: a prompt of at most 64 tokens would fit"),
         (10, 90, r"at most 55 new tokens would fit"),
         (99, 99, r"together must be at most 65"),
@@ -106,6 +111,106 @@ def test_the_context_bounds_a_request_even_where_the_cache_is_larger() -> None:
 def test_an_unknown_request_cannot_be_removed() -> None:
     with pytest.raises(ValueError, match="no request 4"):
         make(batch=1).remove(4)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "entered"), [(0, [[0], [1], [2]]), (35, [[0], [], [1], [], [2]]), (80, [[0, 1], [2]])]
+)
+def test_a_request_enters_only_in_the_pass_that_runs_it(
+    chunk: int, entered: list[list[int]]
+) -> None:
+    scheduler = make(batch=3, chunk=chunk, capacity=200, context=400)
+    for identity in range(3):
+        scheduler.add(request(identity, 70))
+    seen = []
+    while scheduler.waiting:
+        plan = scheduler.schedule()
+        seen.append([one.sequence.id for one in plan.admitted])
+        assert set(seen[-1]) <= {identity for identity, _ in run(plan)}
+    assert seen == entered
+
+
+def test_rows_that_the_cache_holds_already_are_neither_run_nor_counted() -> None:
+    book = slots(3, capacity=200)
+    scheduler = Scheduler(ScheduleConfig(3), book, 400)
+    requests = [request(identity, 100) for identity in range(3)]
+    for one in requests:
+        one.prompt_ids = (*range(99), one.id)
+        scheduler.add(one)
+    book.found[requests[1].prompt_ids] = 96
+    plan = scheduler.schedule()
+    assert run(plan) == [(0, 100), (1, 4)]  # 104 rows: 100 more would pass JOIN_ROWS
+    assert [(one.sequence.id, one.cached) for one in plan.admitted] == [(0, 0), (1, 96)]
+    assert run(scheduler.schedule()) == [(2, 100)]
+
+
+def test_what_finds_less_than_was_promised_goes_first_in_the_next_pass() -> None:
+    book = slots(2, capacity=200)
+    scheduler = Scheduler(ScheduleConfig(2), book, 400)
+    for identity in range(2):
+        scheduler.add(request(identity, 100))
+    book.matched = lambda prompt: 96 if len(book._held) == 1 else 0  # type: ignore[method-assign]
+    book.admit = lambda one, prompt, most, whole=False: (  # type: ignore[method-assign]
+        BlockBook.admit(book, one, prompt, most, whole) * 0
+    )
+    plan = scheduler.schedule()
+    assert run(plan) == [(0, 100)]
+    assert [one.sequence.id for one in plan.admitted] == [0, 1]
+    assert run(scheduler.schedule()) == [(1, 100)]
+
+
+def test_a_request_without_room_breaks_the_pass_where_it_may_not_wait() -> None:
+    book = BlockBook(blocks=2, block_size=16)
+    scheduler = Scheduler(ScheduleConfig(4), book, 400, block_size=16, breaks=True)
+    for identity in range(3):
+        scheduler.add(request(identity, 16, 1))
+    assert run(scheduler.schedule()) == [(0, 16), (1, 16)]  # what fits goes first
+    before = (book.left, scheduler.ids, scheduler.running)
+    for _ in range(2):
+        with pytest.raises(NoRoom) as caught:
+            scheduler.schedule()
+        assert caught.value.tokens == 16
+        assert (book.left, scheduler.ids, scheduler.running) == before
+    scheduler.remove(0)
+    assert run(scheduler.schedule()) == [(2, 16)]
+
+
+def test_a_request_that_cannot_grow_breaks_the_pass_where_it_may_not_wait() -> None:
+    book = BlockBook(blocks=2, block_size=4)
+    scheduler = Scheduler(ScheduleConfig(2), book, 400, block_size=4, breaks=True)
+    for identity in range(2):
+        scheduler.add(request(identity, 4, 4))
+    run(scheduler.schedule())
+    book.append((0, 1), ([0] * 4, [0] * 4))
+    with pytest.raises(NoRoom) as caught:
+        scheduler.schedule()
+    assert caught.value.tokens == 8  # a block each, and none is left
+    assert scheduler.ids == (0, 1)
+
+
+def test_a_seat_that_is_missing_breaks_nothing() -> None:
+    scheduler = Scheduler(ScheduleConfig(1), slots(1), 100, breaks=True)
+    for identity in range(2):
+        scheduler.add(request(identity, 8))
+    assert run(scheduler.schedule()) == [(0, 8)]
+    assert scheduler.schedule().phase == "decode"
+
+
+def test_a_spoiled_sequence_is_freed_as_such() -> None:
+    book = slots(1)
+    scheduler = Scheduler(ScheduleConfig(1), book, 100)
+    scheduler.add(request(3, 8))
+    run(scheduler.schedule())
+    scheduler.remove(3, spoiled=True)
+    assert (book.spoiled, book.left) == ([3], 1)
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=9), st.integers(1, 300))
+def test_no_pass_of_whole_prompts_is_wider_than_foreseen(remaining: list[int], widest: int) -> None:
+    counts = prefill_counts(remaining, 0, widest)
+    assert 1 <= sum(counts) <= max(JOIN_ROWS, widest)
+    if remaining[0] <= widest:
+        assert counts == prefill_counts(remaining, 0)
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=9), st.sampled_from([0, 16, 50, 128]))

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
 
+import msgspec
 import pytest
 import torch
 
-from engine.config import EngineConfig, RunConfig, ScheduleConfig
+from engine.cache_plan import BudgetError
+from engine.config import CacheConfig, EngineConfig, MemoryConfig, RunConfig, ScheduleConfig
 from engine.messages import Chat, ChatDone, Event, Tokens
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
@@ -19,7 +21,7 @@ from engine.model.tensor_names import expected_shapes
 from engine.model.token_stream import TokenStream
 from engine.run.engine import Engine, SamplingParams
 from engine.serve.chat import answer, single_request
-from engine.serve.failures import Aborted, InputError
+from engine.serve.failures import Aborted, InputError, failure
 from engine.serve.jobs import Desk
 from engine.serve.workbench import warm
 
@@ -67,6 +69,7 @@ class Bench:
 
     eos_ids: tuple[int, ...] = ()
     stop_after: int | None = None
+    config: EngineConfig = CONFIG
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -88,7 +91,7 @@ class Bench:
             Chat(7, prompt, {}, **{"max_tokens": 6, **options}),
             loaded,
             self.network,
-            CONFIG,
+            self.config,
             Desk(7, self.events.append, self.aborted),
             clock=lambda: float(next(ticks)),
         )
@@ -155,6 +158,44 @@ def test_memory_is_the_engines_account_for_one_request_whatever_the_batch() -> N
     kv = 2 * TINY.layers * TINY.kv_width * 4 * (5 + 6)
     assert weights + kv <= done.memory_bytes < weights + 4 * kv + 2**20
     assert done.kernel_path["linear"]
+
+
+PAGED = CacheConfig(layout="paged", block_size=4, prefix_sharing="on")
+
+
+@pytest.mark.parametrize(
+    "cache",
+    [PAGED, CacheConfig(bits=8), CacheConfig(layout="paged", block_size=16, bits=8)],
+    ids=["paged", "8 bits", "paged 8 bits"],
+)
+def test_an_answer_from_another_cache(cache: CacheConfig) -> None:
+    """The same words (8 bits hardly change a score here), and the account of that cache."""
+    done = Bench(config=msgspec.structs.replace(CONFIG, cache=cache)).ask()
+    assert done.text == Bench().ask().text
+    slots = 11 if cache.layout == "contiguous" else -(-11 // cache.block_size) * cache.block_size
+    vector = TINY.head_dim + 2 if cache.bits else TINY.head_dim * 4
+    kv = 2 * TINY.layers * TINY.kv_heads * slots * vector
+    weights = Bench().network.weight_bytes
+    assert weights + kv < done.memory_bytes < weights + kv + 2**20
+
+
+def test_an_answer_within_its_budget_and_one_that_has_none() -> None:
+    matrices = 4 * TINY.matrix_elements
+    wide = msgspec.structs.replace(CONFIG, memory=MemoryConfig(budget=400, overflow="break"))
+    done = Bench(config=wide).ask()
+    assert done.memory_bytes <= 4 * matrices and done.output_tokens == 6
+    tight = msgspec.structs.replace(CONFIG, memory=MemoryConfig(budget=100))
+    with pytest.raises(BudgetError, match="the vessel holds"):
+        Bench(config=tight).ask()
+
+
+def test_a_budget_that_is_too_small_is_told_as_a_lack_of_memory() -> None:
+    tight = msgspec.structs.replace(CONFIG, memory=MemoryConfig(budget=100))
+    with pytest.raises(BudgetError) as caught:
+        Bench(config=tight).ask()
+    failed = failure(7, caught.value)
+    assert failed.kind == "memory" and failed.detail == ""
+    assert failed.message == f"not enough memory: {caught.value}"
 
 
 def test_abort_stops_between_two_tokens() -> None:

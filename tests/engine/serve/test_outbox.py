@@ -6,14 +6,20 @@ import os
 import threading
 import time
 
+import msgspec
+
 from engine.messages import (
+    Account,
     Event,
     Failed,
+    Pages,
     Progress,
     Tokens,
     decode_event,
 )
+from engine.page_map import PageMap
 from engine.serve.outbox import Outbox
+from engine.trial import Flood, Ledger
 
 
 class Pipe:
@@ -87,6 +93,40 @@ def test_tokens_are_joined_in_order_and_carry_the_last_index() -> None:
     assert "".join(event.text for event in texts) == "firstthe 二\n🙂"
     assert texts[-1].index == 3
     assert len(texts) <= 2
+
+
+LEDGER = Ledger(100, {"kv": 60}, 20, 4)
+PAGES = PageMap("paged", 16, "FF..", 32, 32)
+
+
+def test_of_accounts_and_pages_the_last_one_counts() -> None:
+    pipe = Pipe()
+    box = outbox(pipe)
+    for held in range(500):
+        ledger = msgspec.structs.replace(LEDGER, live_tokens=held)
+        box.put(Account(1, "candidate", ledger))
+        box.put(Pages(1, "candidate", PAGES, running=2, waiting=1, finished=held))
+    box.put(Failed(1, "input", "the answer"))
+    assert box.flush(5)
+    events = pipe.events()
+    accounts = [event for event in events if isinstance(event, Account)]
+    pages = [event for event in events if isinstance(event, Pages)]
+    assert accounts[-1].ledger.live_tokens == pages[-1].finished == 499
+    assert len(accounts) < 100 and len(pages) < 100
+    assert isinstance(events[-1], Failed)
+
+
+def test_the_account_of_a_flood_is_never_replaced() -> None:
+    pipe = Pipe()
+    box = outbox(pipe, rate=0.01)
+    flood = Flood(LEDGER, 90, 40, 2, 3, 2)
+    box.put(Account(1, "candidate", LEDGER))
+    box.put(Account(1, "candidate", LEDGER, flood))
+    for _ in range(50):
+        box.put(Account(1, "candidate", LEDGER))
+    assert box.flush(5)
+    floods = [event.flood for event in pipe.events() if isinstance(event, Account)]
+    assert floods.count(flood) == 1 and floods[0] is None
 
 
 def test_a_broken_pipe_is_told_once_and_flush_does_not_wait() -> None:

@@ -15,6 +15,7 @@ import pytest
 from known_machines import make_capabilities
 
 from engine.capabilities import Capabilities
+from engine.config import EngineConfig
 from engine.knobs import KnobError
 from engine.machine import Ceilings, MachineProfile, load_profile, save_profile
 from engine.messages import (
@@ -23,6 +24,7 @@ from engine.messages import (
     Bench,
     Calibrate,
     Calibrated,
+    Chat,
     Configure,
     Event,
     Load,
@@ -213,6 +215,39 @@ def test_raised_ceilings_are_kept(rooms: Rooms) -> None:
     assert kept is not None
     assert kept.ceilings == rooms.raised_ceilings
     assert kept.threads == PROFILE.threads
+
+
+def test_a_chat_asks_for_its_own_room_and_not_for_the_workload_s(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build whose workload, batch or vessel would be refused in a trial still answers, with its
+    cache and memory settings; an illegal one of those does not."""
+    seen: list[EngineConfig] = []
+
+    def answer(command: Any, loaded: Any, network: Any, config: EngineConfig, desk: Any) -> str:
+        seen.append(config)
+        return "answered"
+
+    monkeypatch.setattr(workbench.chat, "answer", answer)
+    monkeypatch.setattr(Workbench, "_network", lambda *_: None)
+    rooms.ask(Load(1, "one"))
+    build = {
+        "workload.prompt": 500,
+        "workload.output": 400,
+        "schedule.batch": 64,
+        "memory.budget": 95,
+        "overflow": "break",
+        "cache.layout": "paged",
+        "block_size": 32,
+        "cache.bits": 8,
+    }
+    assert rooms.ask(Chat(2, "hello", build)) == "answered"
+    (config,) = seen
+    assert (config.memory.budget, config.memory.overflow) == (95, "break")
+    assert (config.cache.layout, config.cache.block_size, config.cache.bits) == ("paged", 32, 8)
+    for wrong in ({"memory.budget": -1}, {"workload.prompt": 0}, {"cache.bits": 5}):
+        with pytest.raises(KnobError, match="legal"):
+            rooms.ask(Chat(3, "hello", wrong))
 
 
 def test_every_command_that_is_answered_has_a_handler(rooms: Rooms) -> None:

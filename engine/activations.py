@@ -1,0 +1,91 @@
+"""Temporary tensors of a pass, by formula: the peak that the engine's own account will show.
+
+Torch-free. The terms follow the tensors of one pass through `engine.model.llama`, moment by moment,
+and the largest moment counts: of the largest prefill pass, or of a decode step at full length with
+every seat taken. Buffers that kernels keep to themselves (oneDNN's scratchpad, a tile of scores in
+fused attention) are not tensors and are not counted, here or there.
+"""
+
+from __future__ import annotations
+
+from engine.cache_plan import CachePlan
+from engine.cache_tensors import CacheTensors, Group, Pass
+from engine.config import EngineConfig
+from engine.model.config import ModelConfig
+
+JOIN_ROWS = 128
+"""Rows within which whole prompts share a prefill pass; the scheduler's own figure."""
+
+_FLOAT = 4
+
+
+def activation_bytes(config: EngineConfig, model: ModelConfig, size: int, plan: CachePlan) -> int:
+    """The peak for a build whose cache is `plan`; `size` is the run's bytes a number.
+
+    A larger plan of the same build has more seats, and more rows of every tensor.
+    """
+    cache = CacheTensors.of(config, model, size, plan)
+    passes = (largest_prefill(config, plan), largest_decode(config, plan))
+    return max(_peak(parts, model, size, cache) for parts in passes)
+
+
+def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
+    """The prefill pass with the most rows, at its prompts' ends: there its masks are longest."""
+    prompt = max(min(config.workload.prompt, plan.capacity - 1), 1)
+    seats, chunk = plan.seats(config.schedule.batch), config.schedule.prefill_chunk
+    room = chunk or max(JOIN_ROWS, prompt)
+    whole = min(seats, room // prompt)
+    groups = [Group(0, prompt, whole)] if whole else []
+    rest = room - whole * prompt
+    if chunk and rest and whole < seats:
+        groups.append(Group(prompt - rest, rest))
+    return groups
+
+
+def largest_decode(config: EngineConfig, plan: CachePlan) -> Pass:
+    """A row of every seat at the end of the longest request, or all blocks dealt out evenly."""
+    seats = plan.seats(config.schedule.batch)
+    work = config.workload
+    longest = max(min(work.prompt + work.output - 1, plan.capacity), 1)
+    if plan.layout == "contiguous":
+        return [Group(longest - 1, 1, seats)]
+    each, over = divmod(plan.blocks, seats)
+    dealt = ((each + 1, over), (each, seats - over))
+    return [
+        Group(min(longest, blocks * plan.block_size) - 1, 1, times)
+        for blocks, times in dealt
+        if times
+    ]
+
+
+def _peak(parts: Pass, model: ModelConfig, size: int, cache: CacheTensors) -> int:
+    """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor."""
+    rows = sum(part.rows for part in parts)
+    sequences = sum(part.times for part in parts)
+    residual = rows * model.hidden * _FLOAT
+    stream = rows * model.hidden * size
+    turn = 2 * rows * model.head_dim * _FLOAT  # cosines and signed sines
+    layer = cache.held(parts) + turn + residual
+    rotated = rows * (model.query_width + model.kv_width)
+    qkv = rows * (model.query_width + 2 * model.kv_width) * size
+    again = rotated * size if model.qk_norm else 0  # the normed copy of q and k
+    attention = layer + stream + qkv + again
+    # The last row of each sequence, picked where there are others, and normed.
+    last = sequences * model.hidden * (size + (_FLOAT if rows > sequences else 0))
+    scores = sequences * model.vocabulary
+    widened = scores * _FLOAT if size < _FLOAT else 0
+    # The largest scores computed again: x, weight and product, a little over B rows each.
+    sharpened = 3 * sequences * model.hidden * _FLOAT if widened and model.tied_head else 0
+    normed = rows * model.hidden * _FLOAT + (stream if size < _FLOAT else 0)
+    attended = rows * model.query_width * size
+    moments = (
+        cache.while_masked(parts),
+        layer + normed,
+        # In float32, or cast to it: the turned copy, and the half-rotated one or the result.
+        attention + rotated * (_FLOAT + size),
+        attention + rotated * size + cache.writing(rows),
+        attention + rotated * size + max(cache.attending(parts), attended + stream),
+        layer + 2 * stream + 3 * rows * model.intermediate * size,
+        layer - turn + last + widened + max(scores * size, sharpened),
+    )
+    return max(moments)

@@ -1,0 +1,98 @@
+"""Operator calls of a pass, from counts made with a dispatch mode.
+
+Torch-free. A call costs the same however little it does, so a small model is bound by their number.
+The figures hold to about 5 % for prefill and decode alike; tests count again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.cache_tensors import CHUNK_BYTES, FEWEST_PLACES
+from engine.config import EngineConfig
+from engine.model.config import ModelConfig
+
+A_PASS, A_SHARPENED_HEAD = 41, 13
+A_LAYER, A_QK_NORM = 31, 5
+OF_FEW_ROWS, FEWEST_ROWS = 8, 4
+"""Of a pass; of a head whose largest scores are computed again; of each layer without what it does
+with the cache; of norms in its heads; of filling fewer rows than four up to four."""
+
+_FLOAT = 4
+
+
+@dataclass(frozen=True)
+class _Width:
+    """Calls in a layer, by what is done with keys and values of one width: to encode them; to
+    attend to one sequence side by side, or gathered; to attend over blocks, and over each further
+    chunk of them."""
+
+    encode: int
+    span: int
+    gathered: int
+    blocks: int
+    chunk: int
+
+
+_PLAIN = _Width(encode=0, span=8, gathered=19, blocks=48, chunk=10)
+_WIDTHS: Mapping[int, _Width] = {
+    16: _Width(encode=0, span=22, gathered=20, blocks=50, chunk=19),
+    8: _Width(encode=7, span=34, gathered=28, blocks=60, chunk=27),
+    4: _Width(encode=15, span=55, gathered=44, blocks=78, chunk=45),
+}
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Counts the calls of one build's passes; `size` is the run's bytes a number."""
+
+    config: EngineConfig
+    model: ModelConfig
+    size: int
+
+    def prefill(self, rows: int, sequences: int) -> int:
+        """A pass over `rows` tokens of some prompts, each of which attends by itself."""
+        each = self._width.gathered if self._paged else self._width.span
+        around = 7 + 9 * (sequences - 1) if self._paged else 6 * (sequences - 1)
+        return self._pass(rows, sequences * each + self._width.encode, around)
+
+    def decode(self, sequences: int, context: float) -> int:
+        """A step of some sequences, each after about `context` cached tokens."""
+        width, block = self._width, self.config.cache.block_size
+        if not self._paged:
+            spans = 1 if self._plain else sequences
+            return self._pass(sequences, spans * width.span + width.encode, 0)
+        if block < FEWEST_PLACES:
+            attend = sequences * width.gathered
+            return self._pass(sequences, attend + width.encode, 8 + 10 * sequences)
+        attend = width.blocks + (self._chunks(sequences * (context / block + 1 / 2)) - 1) * (
+            width.chunk
+        )
+        return self._pass(sequences, attend + width.encode, 58)
+
+    def _pass(self, rows: int, cache: int, around: int) -> int:
+        """`cache` calls of each layer for its cache, `around` of the whole pass."""
+        layer = A_LAYER + cache + (A_QK_NORM if self.model.qk_norm else 0)
+        layer += OF_FEW_ROWS if rows < FEWEST_ROWS else 0
+        sharpened = A_SHARPENED_HEAD if self.size < _FLOAT and self.model.tied_head else 0
+        return A_PASS + sharpened + around + self.model.layers * layer
+
+    def _chunks(self, blocks: float) -> int:
+        """Chunks that blocks are made in where they are not kept in float32."""
+        if self._plain and self.size == _FLOAT:
+            return 1
+        places = self.config.cache.block_size * self.model.kv_width * _FLOAT
+        return max(-(-int(blocks) // max(CHUNK_BYTES // places, 1)), 1)
+
+    @property
+    def _paged(self) -> bool:
+        return self.config.cache.layout == "paged"
+
+    @property
+    def _plain(self) -> bool:
+        return self.config.cache.bits == 0 or (self.config.cache.bits == 16 and self.size == 2)
+
+    @property
+    def _width(self) -> _Width:
+        return _PLAIN if self._plain else _WIDTHS[self.config.cache.bits]

@@ -1,0 +1,73 @@
+"""How a build fills the vessel: weights first, then working memory, and the cache takes the rest.
+
+Torch-free. The engine sizes its cache here with the bytes its weights really take, the price with
+those they take by formula; both get the same seats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.activations import activation_bytes
+from engine.cache_plan import CachePlan, plan_cache
+from engine.config import EngineConfig
+from engine.model.config import ModelConfig
+
+ELEMENT_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+_FLOAT = 4
+
+
+def element_bytes(precision: str) -> int:
+    """Bytes of one weight or activation. Raises ValueError for an unknown precision."""
+    if precision not in ELEMENT_BYTES:
+        legal = ", ".join(ELEMENT_BYTES)
+        raise ValueError(f"no precision is named {precision!r}; legal: {legal}")
+    return ELEMENT_BYTES[precision]
+
+
+def fit_cache(
+    config: EngineConfig, model: ModelConfig, weights: int, capacity: int | None = None
+) -> CachePlan:
+    """The largest cache that fits the vessel beside `weights` bytes and its own working memory.
+
+    `capacity` is the longest request in tokens: the workload's prompt + output unless said.
+
+    Raises:
+        BudgetError: not one request of that length fits.
+        ValueError: a precision with no known width.
+    """
+    size = element_bytes(config.run.precision)
+
+    def others(plan: CachePlan) -> int:
+        return weights + activation_bytes(config, model, size, plan) + scratch_bytes(model)
+
+    return plan_cache(config, model, size, others, capacity)
+
+
+def footprint(config: EngineConfig, model: ModelConfig, weights: int, plan: CachePlan) -> int:
+    """Bytes of the whole build beside and in its cache `plan`."""
+    size = element_bytes(config.run.precision)
+    working = activation_bytes(config, model, size, plan) + scratch_bytes(model)
+    return weights + working + plan.nbytes
+
+
+def weight_bytes(model: ModelConfig, size: int, packed_head: bool = True) -> int:
+    """Every weight held: matrices at `size` bytes, norms in float32 with their floor constants.
+
+    `packed_head`: the machine multiplies by a packed copy of the weights, so that a tied head is a
+    second copy of the embedding (look-up needs rows, the product a packed matrix).
+    """
+    table = model.vocabulary * model.hidden
+    heads = 0 if model.tied_head and not packed_head else table
+    biases = model.layers * (model.query_width + 2 * model.kv_width) if model.qkv_bias else 0
+    matrices = model.layers * model.layer_matrix_elements + table + heads + biases
+    norms = 2 * model.layers * (model.hidden + 1) + model.hidden + 1
+    if model.qk_norm:
+        norms += model.layers * (model.query_width + model.kv_width + 1)
+    return matrices * size + norms * _FLOAT
+
+
+def scratch_bytes(model: ModelConfig) -> int:
+    """What is made once and kept beside the weights: the rotary frequencies."""
+    return model.head_dim // 2 * _FLOAT

@@ -1,0 +1,19 @@
+"""The name of the attention that runs: every form a layout takes, and the width it reads."""
+
+from __future__ import annotations
+
+from engine.cache.paged_span import decode_form
+from engine.cache_plan import CachePlan
+from engine.model.llama import Llama
+
+
+def attention_path(model: Llama, plan: CachePlan, bits: int) -> str:
+    """For example "sdpa-flash + paged-queries bfloat16, kv 8".
+
+    Paged, prefill runs the fused kernel over gathered blocks and decode another over the pool. The
+    width of keys and values is named where it is not the run's own (`bits` 0).
+    """
+    forms, precision = model.kernel_path["attention"].rsplit(" ", 1)
+    if plan.layout == "paged":
+        forms += f" + {decode_form(plan.block_size)}"
+    return f"{forms} {precision}" + (f", kv {bits}" if bits else "")
