@@ -22,7 +22,7 @@ _FLOAT = 4
 def activation_bytes(config: EngineConfig, model: ModelConfig, size: int, plan: CachePlan) -> int:
     """The peak for a build whose cache is `plan`; `size` is the run's bytes a number.
 
-    A larger plan of the same build has more seats, and more rows of every tensor.
+    A larger plan of the same build has more seats, and never needs less.
     """
     cache = CacheTensors.of(config, model, size, plan)
     passes = (largest_prefill(config, plan), largest_decode(config, plan))
@@ -33,6 +33,8 @@ def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
     """The prefill pass with the most rows, at its prompts' ends: there its masks are longest."""
     prompt = max(min(config.workload.prompt, plan.capacity - 1), 1)
     seats, chunk = plan.seats(config.schedule.batch), config.schedule.prefill_chunk
+    if plan.layout == "paged":
+        seats = min(seats, plan.blocks // -(-prompt // plan.block_size))
     room = chunk or max(JOIN_ROWS, prompt)
     whole = min(seats, room // prompt)
     groups = [Group(0, prompt, whole)] if whole else []

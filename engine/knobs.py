@@ -117,7 +117,10 @@ class Knob:
     def unavailable(
         self, value: Value, capabilities: Capabilities | None, model: ModelConfig | None
     ) -> str | None:
-        """Why this machine or model cannot take `value`; None where it can."""
+        """Why this machine or model alone cannot take `value`; None where it can.
+
+        The forge bars such stops. A block size is judged as if the cache were paged.
+        """
         if capabilities is not None:
             if self.name == "run.precision":
                 return capabilities.precisions.get(str(value)) or None
@@ -144,6 +147,9 @@ class Knob:
         return None
 
 
+# Ladders are short enough to stand in one row of the forge at 80 columns; what lies between their
+# stops can be typed. What no single knob can rule out (lengths that must fit together, memory) is
+# refused by `engine.legality`.
 _ALL = (
     Knob(
         "workload.prompt",

@@ -1,9 +1,14 @@
 """One visit to a hall, as a value that changes only by legal moves. No toolkit, no clock.
 
     arrival -> guess -> counsel -> forge -> trial -> verdict -> aftermath -> insight -> left
+                                                                       |
+                                                                       +-> descent -> forge
 
 A step is never skipped; the ways back are: an aborted trial to the forge, and from a verdict or
 what follows it to the forge for another trial. One may leave from anywhere but a running trial.
+
+A hall that demands a scar has a descent: its goals are met, and the player is sent down to break
+what held. Its insight opens when both are done, in whichever order and in whatever visit.
 
 The guess keeps its meaning by one rule: it is scored once, in the first trial that is judged
 while the player did not know the truth. Until then it stays sealed as it was; after that, trials
@@ -25,7 +30,16 @@ if TYPE_CHECKING:
     from saves.documents import Record
 
 Room = Literal[
-    "arrival", "guess", "counsel", "forge", "trial", "verdict", "aftermath", "insight", "left"
+    "arrival",
+    "guess",
+    "counsel",
+    "forge",
+    "trial",
+    "verdict",
+    "aftermath",
+    "descent",
+    "insight",
+    "left",
 ]
 
 _MOVES: Mapping[Room, frozenset[Room]] = {
@@ -35,7 +49,8 @@ _MOVES: Mapping[Room, frozenset[Room]] = {
     "forge": frozenset({"trial", "left"}),
     "trial": frozenset({"forge", "verdict"}),
     "verdict": frozenset({"aftermath", "forge", "left"}),
-    "aftermath": frozenset({"insight", "forge", "left"}),
+    "aftermath": frozenset({"insight", "descent", "forge", "left"}),
+    "descent": frozenset({"forge", "left"}),
     "insight": frozenset({"forge", "left"}),
     "left": frozenset(),
 }
@@ -59,10 +74,16 @@ class Told:
 
 @dataclass
 class Attempt:
-    """Where the player stands in a hall. Change it only through its methods."""
+    """Where the player stands in a hall. Change it only through its methods.
+
+    `met` and `scarred` say whether the hall's goals were met and its scar left, by what is on
+    record before this visit and by every trial judged in it.
+    """
 
     stage: Stage
     truth_known: bool = False
+    met: bool = False
+    scarred: bool = False
     room: Room = "arrival"
     guess: float | str | None = None
     scored: bool = True
@@ -85,8 +106,27 @@ class Attempt:
         return self.outcome is not None and self.outcome.verdict.word == "pass"
 
     @property
+    def flooded(self) -> bool:
+        """The last trial broke the memory budget."""
+        return self.outcome is not None and self.outcome.verdict.flooded
+
+    @property
+    def descending(self) -> bool:
+        """The goals are met and the scar is still to come: what is asked now is to break it."""
+        return self.stage.scar is not None and self.met and not self.scarred
+
+    @property
+    def complete(self) -> bool:
+        """The last trial, and what stands on record, open the insight."""
+        if self.stage.scar is None:
+            return self.passed
+        return self.met and self.scarred and (self.passed or self.flooded)
+
+    @property
     def aftermath_scene(self) -> SceneName:
         assert self.outcome is not None
+        if self.flooded and self.stage.scar is not None:
+            return "scar"
         return _AFTERMATH.get(self.outcome.verdict.word, "undecided")
 
     def move(self, room: Room) -> None:
@@ -95,8 +135,11 @@ class Attempt:
             raise FlowError(f"from {self.room} one cannot go to {room}")
         if room == "counsel" and self.guess is None:
             raise FlowError("the guess must be sealed before the forge")
-        if room == "insight" and not self.passed:
-            raise FlowError("the insight opens once the trial is passed")
+        if room == "descent" and not (self.passed and self.descending):
+            raise FlowError("the descent follows a pass in a hall whose scar is still to come")
+        if room == "insight" and not self.complete:
+            scar = " and its scar is left" if self.stage.scar is not None else ""
+            raise FlowError(f"the insight opens once the trial is passed{scar}")
         self.room = room
 
     def seal(self, guess: float | str) -> None:
@@ -133,6 +176,8 @@ class Attempt:
         self.told.append(outcome)
         if outcome.guess is not None and outcome.guess.truth is not None:
             self.scored = False
+        self.met = self.met or self.passed
+        self.scarred = self.scarred or self.flooded
         self.move("verdict")
 
     def tell(self, told: Told) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
-from engine.messages import AnyEvent, Progress, Step, TrialDone
-from engine.trial import RunSample, TrialResult
+from engine.messages import Account, AnyEvent, Pages, Progress, Step, TrialDone
+from engine.trial import Flood, Ledger, LoadSample, RunSample, TrialResult
 
 BuildName = Literal["reference", "candidate"]
+BUILDS: tuple[BuildName, ...] = ("reference", "candidate")
 _ON_CLOCK: Mapping[str, BuildName] = {"A": "reference", "B": "candidate"}
 
 
@@ -36,7 +37,12 @@ class Rates:
 
 @dataclass(frozen=True)
 class Measured:
-    """`now` is the build on the clock, `phase` what it does; None between timed parts."""
+    """`now` is the build on the clock, `phase` what it does; None between timed parts.
+
+    By build: `accounts` are the latest memory accounts and `crests` those in which most was held;
+    `pages` the latest page maps, `fresh` the blocks copied on write since the map before. `flood`
+    is there once the budget broke.
+    """
 
     reference: Rates = Rates()
     candidate: Rates = Rates()
@@ -45,6 +51,11 @@ class Measured:
     batch: int = 0
     position: int = 0
     progress: Progress | None = None
+    accounts: Mapping[BuildName, Ledger] = field(default_factory=dict)
+    crests: Mapping[BuildName, Ledger] = field(default_factory=dict)
+    pages: Mapping[BuildName, Pages] = field(default_factory=dict)
+    fresh: Mapping[BuildName, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    flood: Flood | None = None
 
     def rates(self, build: BuildName) -> Rates:
         return self.reference if build == "reference" else self.candidate
@@ -78,17 +89,55 @@ def hear(known: Measured, event: AnyEvent) -> Measured:
             if event.build == "reference":
                 return replace(known, reference=rates)
             return replace(known, candidate=rates)
+        case Account():
+            return _hear_account(known, event)
+        case Pages():
+            return _hear_pages(known, event)
         case TrialDone():
             return settled(event.result)
         case _:
             return known
 
 
+def _hear_account(known: Measured, event: Account) -> Measured:
+    crest = known.crests.get(event.build)
+    if crest is None or event.ledger.held_bytes >= crest.held_bytes:
+        crest = event.ledger
+    return replace(
+        known,
+        accounts={**known.accounts, event.build: event.ledger},
+        crests={**known.crests, event.build: crest},
+        flood=event.flood or known.flood,
+    )
+
+
+def _hear_pages(known: Measured, event: Pages) -> Measured:
+    before = known.pages.get(event.build)
+    copies = before.pages.copies if before is not None else 0
+    # A fresh engine counts from nothing: then everything it copied is new.
+    new = event.pages.copies - (copies if copies <= event.pages.copies else 0)
+    copied = event.pages.copied
+    return replace(
+        known,
+        pages={**known.pages, event.build: event},
+        fresh={**known.fresh, event.build: copied[max(len(copied) - new, 0) :]},
+    )
+
+
 def settled(result: TrialResult) -> Measured:
-    """The medians of a finished trial: a timeline knows one build, a paired trial both."""
+    """A finished trial: the medians of its runs (a timeline knows one build, a paired trial both),
+    the candidate's account when most was held, and the flood where the budget broke."""
     references = [pair.reference for pair in result.pairs]
     candidates = [pair.candidate for pair in result.pairs] or list(result.singles)
-    return Measured(reference=rates_of(references), candidate=rates_of(candidates))
+    ledger = result.flood.ledger if result.flood is not None else result.ledger
+    accounts: dict[BuildName, Ledger] = {} if ledger is None else {"candidate": ledger}
+    return Measured(
+        reference=rates_of(references),
+        candidate=rates_of(candidates),
+        accounts=accounts,
+        crests=accounts,
+        flood=result.flood,
+    )
 
 
 def rates_of(samples: Sequence[RunSample]) -> Rates:
@@ -105,6 +154,21 @@ def rates_of(samples: Sequence[RunSample]) -> Rates:
 
 def typical_run(samples: Sequence[RunSample]) -> RunSample | None:
     """The run whose wall time is the median: a real run, not an average of several."""
+    if not samples:
+        return None
+    ordered = sorted(samples, key=lambda sample: sample.wall_seconds)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def loads_of(result: TrialResult, build: BuildName) -> tuple[LoadSample, ...]:
+    """The timed loads of one build of a served trial."""
+    return tuple(
+        pair.reference if build == "reference" else pair.candidate for pair in result.load_pairs
+    )
+
+
+def typical_load(samples: Sequence[LoadSample]) -> LoadSample | None:
+    """The load whose wall time is the median: a real one, so that its lanes were really run."""
     if not samples:
         return None
     ordered = sorted(samples, key=lambda sample: sample.wall_seconds)

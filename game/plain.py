@@ -61,7 +61,12 @@ class PlainGame:
                 name=session.stage_text(stage.id).name,
                 state=session.text(f"plain.state.{hall.state}"),
             )
-            halls.append(f"{line}; {crowns}" if crowns else line)
+            scar = ""
+            if hall.scar is not None:
+                scar = session.text("plain.scar_kept")
+            elif stage.scar is not None and hall.met:
+                scar = session.text("plain.scar_to_come")
+            halls.append("; ".join(part for part in (line, crowns, scar) if part))
         index = await voice.choose("plain.which_hall", halls)
         stage = session.stages[index]
         if standing.halls[stage.id].state == "sealed":

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from engine.knobs import KNOBS
-from engine.messages import AnyEvent, Progress
+from engine.messages import Account, AnyEvent, Progress
 from game.commands.trial_report import verdict_lines
 from game.outcome import Outcome, SessionInputError
 from game.plain_voice import Voice
+from game.rules.guess import dial_unit
 from game.session import Session
 from game.visit import Visit
+from game.wording import figure
 from story.facts import quote
 from story.schema import Line, SceneName
+
+_UNITS = {"x": "plain.unit.times", "MB": "plain.unit.mb", "%": "plain.unit.percent"}
 
 
 class PlainHall:
@@ -41,9 +45,12 @@ class PlainHall:
                 continue
             self.attempt.judged(outcome)
             await self._aftermath(outcome)
-            if self.attempt.passed:
-                await self._insight(outcome)
+            if self.attempt.complete:
+                await self._insight()
                 break
+            if self.attempt.passed and self.attempt.descending:
+                self.attempt.move("descent")
+                await self._scene("descent")
             self.attempt.move("forge")
         self.attempt.move("left")
 
@@ -77,9 +84,10 @@ class PlainHall:
             index = await self.voice.choose("plain.seal_choice", options)
             self.attempt.seal(stage.guess.choices[index])
             return
-        low, high = f"{stage.guess.low:g}", f"{stage.guess.high:g}"
+        low, high = f"{stage.guess.low:g}", f"{stage.guess.high:,g}"
+        unit = self.session.text(_UNITS.get(dial_unit(stage.guess), "plain.unit.none"))
         while True:
-            answer = await self.voice.ask("plain.seal_dial", low=low, high=high)
+            answer = await self.voice.ask("plain.seal_dial", low=low, high=high, unit=unit)
             try:
                 self.attempt.seal(self.session.parse_guess(stage.id, answer))
             except ValueError as error:
@@ -125,14 +133,36 @@ class PlainHall:
             title = f"{say('knob.' + name)} ({name})"
             self.voice.tell(f"{title} = {shown}; {domain.describe()}", indent="  ")
         for goal in stage.goals:
-            bound = f"{goal.op} {goal.bound:g}"
+            bound = f"{goal.op} {figure(goal.metric, goal.bound)}"
             self.voice.tell(f"{say('metric.' + goal.metric)} {bound}", indent="  ")
-        price = self.session.price(stage.id, build)
-        if price is not None:
-            self.voice.say("plain.price", memory=f"{price.total / 1e6:.0f}")
+        if self.attempt.descending:
+            self.voice.say("plain.descending")
+        self._show_price()
         trouble = self.session.check(stage.id, build)
         if isinstance(trouble, str):
             self.voice.tell(trouble, indent="  ")
+
+    def _show_price(self) -> None:
+        """What the build will hold by formula, in its vessel where it has one."""
+        price = self.session.price(self.stage.id, self.attempt.build)
+        if price is None:
+            return
+        self.voice.say("plain.price", memory=f"{price.total / 1e6:.0f}")
+        if price.vessel is None:
+            return
+        plan = price.plan
+        room = "plain.price_blocks" if plan.layout == "paged" else "plain.price_slots"
+        self.voice.say(
+            room,
+            vessel=f"{price.vessel / 1e6:.0f}",
+            count=plan.units,
+            size=plan.block_size if plan.layout == "paged" else plan.capacity,
+            tokens=f"{plan.tokens:,}",
+        )
+        asked = int(self.attempt.build.get("schedule.batch", 1))
+        breaks = self.attempt.build.get("memory.overflow") == "break"
+        if breaks and plan.requests < asked:
+            self.voice.say("plain.price_floods", asked=asked, fits=plan.requests)
 
     def _hint(self) -> None:
         hints = self.visit.text.hints
@@ -168,24 +198,29 @@ class PlainHall:
         self.attempt.move("aftermath")
         await self._scene(self.attempt.aftermath_scene)
 
-    async def _insight(self, outcome: Outcome) -> None:
+    async def _insight(self) -> None:
         self.attempt.move("insight")
         await self._scene("insight")
-        text = self.visit.text
+        text, facts = self.visit.text, self.visit.facts()
         for part in (text.formula, text.published, text.correction):
-            told = quote(part, outcome.facts) if part else None
+            told = quote(part, facts) if part else None
             if told:
                 self.voice.tell(told)
 
 
 class PhaseReport:
-    """One line when a phase of the trial begins; nothing in between, so a reader can follow."""
+    """One line when a phase of the trial begins, and one when the vessel breaks; nothing in
+    between, so a reader can follow."""
 
     def __init__(self, voice: Voice) -> None:
         self._voice = voice
         self._phase = ""
+        self._flooded = False
 
     def __call__(self, event: AnyEvent) -> None:
         if isinstance(event, Progress) and event.phase != self._phase:
             self._phase = event.phase
             self._voice.say(f"phase.{event.phase}")
+        if isinstance(event, Account) and event.flood is not None and not self._flooded:
+            self._flooded = True
+            self._voice.say("plain.flood_now")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -79,12 +78,6 @@ class Voice:
 
 def wrapped(text: str, width: int) -> list[str]:
     """Lines no wider than `width` cells: by words, by characters where the script has none."""
-    from rich.cells import cell_len, chop_cells
+    from game.widgets.cells import wrap
 
-    lines: list[str] = []
-    for paragraph in text.splitlines() or [""]:
-        if cell_len(paragraph) == len(paragraph):
-            lines += textwrap.wrap(paragraph, width) or [""]
-        else:
-            lines += chop_cells(paragraph, width) or [""]
-    return lines
+    return [line for paragraph in text.splitlines() or [""] for line in wrap(paragraph, width)]

@@ -46,6 +46,8 @@ class StageRun(Visit):
             self._to_forge()
         elif room == "aftermath":
             self._after_aftermath()
+        elif room == "descent":
+            self._to_forge()
         elif room == "insight":
             self.leave()
 
@@ -158,11 +160,15 @@ class StageRun(Visit):
     def _after_aftermath(self) -> None:
         from game.screens.insight import InsightScreen
 
-        if not self.attempt.passed:
+        attempt = self.attempt
+        if attempt.complete:
+            attempt.move("insight")
+            self._show(InsightScreen(self))
+        elif attempt.passed and attempt.descending:
+            attempt.move("descent")
+            self._scene("descent")
+        else:
             self._to_forge()
-            return
-        self.attempt.move("insight")
-        self._show(InsightScreen(self))
 
     def _show(self, screen: HallScreen[None]) -> None:
         """One screen of the hall lies on the map at a time."""

@@ -25,7 +25,8 @@ MARGIN_NOISE = 1.5
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One build of the sweep. `margin` is the least |log(measured / bound)| over its goals."""
+    """One build of the sweep. `margin` is the least |log(measured / bound)| over its timed goals;
+    `flooded` tells a build that broke the memory budget."""
 
     build: Build
     expected: Expected
@@ -33,6 +34,7 @@ class Trial(msgspec.Struct, frozen=True):
     goals: tuple[GoalOutcome, ...]
     margin: float
     margin_needed: float
+    flooded: bool = False
 
     @property
     def kept(self) -> bool:
@@ -51,11 +53,14 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def margin(goals: Iterable[GoalOutcome]) -> float:
-    """How far, as a log ratio, the nearest goal lies from its bound (infinite for none)."""
+    """How far, as a log ratio, the nearest goal lies from its bound (infinite for none).
+
+    A goal that is counted and not timed has no interval, and no noise to stay clear of.
+    """
     distances = [
         abs(math.log(goal.measured / goal.bound))
         for goal in goals
-        if goal.measured > 0 and goal.bound > 0
+        if goal.measured > 0 and goal.bound > 0 and goal.interval[0] != goal.interval[1]
     ]
     return min(distances, default=math.inf)
 
@@ -87,8 +92,9 @@ async def prove(stage: Stage, run: RunBuild) -> Proof:
     for build, expected in claims(stage):
         verdict, noise = await run(build)
         needed = max(MARGIN_FLOOR, MARGIN_NOISE * noise)
+        near = margin(verdict.goals)
         trials.append(
-            Trial(build, expected, verdict.word, verdict.goals, margin(verdict.goals), needed)
+            Trial(build, expected, verdict.word, verdict.goals, near, needed, verdict.flooded)
         )
     return Proof(stage.id, tuple(trials), tuple(findings(stage, trials)))
 
@@ -107,6 +113,11 @@ def findings(stage: Stage, trials: list[Trial]) -> Iterable[str]:
     winners = [trial for trial in trials if trial.expected == "win" and trial.word == "pass"]
     if stage.goals and len(winners) < 2:
         yield f"{stage.id}: two different builds must pass; {len(winners)} did"
+    if stage.scar is not None and not any(trial.flooded for trial in trials):
+        yield (
+            f"{stage.id}: the hall demands a {stage.scar}, and no build broke the budget; "
+            "name one that does among the proof's losers"
+        )
 
 
 def show_build(build: Build) -> str:

@@ -8,10 +8,10 @@ process before `ready`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from engine.cache_plan import BudgetError
 from engine.capabilities import Capabilities
 from engine.knobs import KnobError, Value
 from engine.machine import MachineProfile
@@ -23,6 +23,7 @@ from game.build_check import find_open_stage, find_stage, positions_of, read_set
 from game.engine_bridge import EngineBridge, MakeClient, OnEvent, make_worker_client
 from game.outcome import EngineUnavailable, Outcome, SessionInputError
 from game.player import Player
+from game.profile_desk import ProfileDesk
 from game.rules import facts as fact_rules
 from game.rules.guess import check_guess, parse_guess
 from game.rules.judge import judge
@@ -31,27 +32,25 @@ from game.rules.standing import Entry, Standing
 from game.rules.unjudged import unjudged
 from game.rules.verdict import Verdict
 from game.trial_record import record_of, scored_guess
-from saves.documents import Profile, Record, Settings
+from saves.documents import Record
 from saves.store import Store
 from story.facts import FactValue
-from story.loader import load_interface, load_stages, load_text
-from story.schema import Language, Stage, StageText
+from story.loader import load_stages, load_text
+from story.schema import Stage, StageText
 
 __all__ = ["EngineUnavailable", "Outcome", "Session", "SessionInputError"]
 
 
-class Session:
+class Session(ProfileDesk):
     """One sitting of one player. Made by `open`; used from one thread."""
 
     def __init__(
         self, player: Player, bridge: EngineBridge, stages: tuple[Stage, ...], practice: bool
     ) -> None:
-        self.stages = stages
-        self._player = player
+        super().__init__(player, stages)
         self._bridge = bridge
         self._practice = practice
         self._in_trial = False
-        self._spoken: Language | None = None
         self._folded: tuple[int, str, tuple[Entry, ...], Standing] | None = None
 
     @classmethod
@@ -80,67 +79,11 @@ class Session:
         player.enter(profile)
         return cls(player, EngineBridge(worker, device, model, make_client), stages, practice)
 
-    # Who plays
-
-    @property
-    def profile(self) -> Profile | None:
-        return self._player.profile
-
-    @property
-    def settings(self) -> Settings:
-        return self._player.settings
-
-    def update_settings(self, **changes: Any) -> Settings:
-        """Change settings by name and keep them. Raises SessionInputError."""
-        if "language" in changes:
-            self._spoken = None
-        return self._player.update_settings(changes)
-
-    def profiles(self) -> tuple[Profile, ...]:
-        """Every profile, by name. Raises SaveError."""
-        return self._player.profiles()
-
-    def create_profile(self, name: str) -> Profile:
-        """Make a profile and play as it. Raises SaveError: a bad or taken name, a full disk."""
-        return self._player.create(name)
-
-    def use_profile(self, name: str) -> Profile:
-        """Play on as another profile. Raises SaveError."""
-        return self._player.use(name)
-
-    def rename_profile(self, name: str) -> Profile:
-        """Rename the profile that plays. Raises SaveError."""
-        return self._player.rename(name)
-
-    def delete_profile(self, name: str) -> None:
-        """Move a profile into the trash folder. Raises SaveError."""
-        self._player.delete(name)
-
-    def mark_seen(self, ids: Iterable[str]) -> None:
-        """Remember lines as read. Cheap: the disk is reached every other second at most."""
-        self._player.mark_seen(ids)
-
-    def stand_at(self, stage_id: str) -> None:
-        """Remember the hall the player is in."""
-        self._player.stand_at(find_stage(self.stages, stage_id).id)
-
-    def take_notices(self) -> tuple[str, ...]:
-        """What happened to saves since the last call, in the player's language; each once."""
-        return self._player.take_notices(self.text)
-
     # Words
-
-    def text(self, key: str, /, **values: object) -> str:
-        """An interface text in the player's language."""
-        return load_interface(self._spoken or self.settings.language).text(key, **values)
-
-    def speak(self, language: Language) -> None:
-        """Use `language` for this sitting and leave the player's own setting as it is."""
-        self._spoken = language
 
     def stage_text(self, stage_id: str) -> StageText:
         """A hall's words in the player's language. Raises StoryError."""
-        return load_text(stage_id, self._spoken or self.settings.language)
+        return load_text(stage_id, self.language)
 
     def closed_line(self, stage_id: str) -> str:
         """Why a sealed hall is sealed, in one sentence; "" where it is not."""
@@ -255,11 +198,15 @@ class Session:
             return str(error)
 
     def price(self, stage_id: str, build: Mapping[str, Value]) -> Price | None:
-        """Bytes and operations by formula; None where the build cannot run or is not known yet."""
+        """Bytes and operations by formula, its cache as the vessel leaves room for it; None where
+        the build cannot run or is not known yet."""
         resolved, model = self.check(stage_id, build), self.model_config
         if not isinstance(resolved, Resolved) or model is None:
             return None
-        return price(resolved.config, model)
+        try:
+            return price(resolved.config, model)
+        except ValueError:
+            return None
 
     # The trial
 
@@ -317,7 +264,7 @@ class Session:
             result = await self._bridge.run_trial(spec, on_event)
         except EngineUnavailable as lost:
             return unjudged(lost.code, {"why": str(lost)}), None
-        except KnobError as error:
+        except (KnobError, BudgetError) as error:
             raise SessionInputError(str(error)) from None
         crowns = [(crown.name, crown.metric, crown.op, crown.bound) for crown in stage.crowns]
         return judge(result, stage.goals, crowns), result

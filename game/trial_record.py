@@ -60,6 +60,14 @@ def verdict_of(record: Record) -> Verdict | None:
         return None
 
 
+def result_of(record: Record) -> TrialResult | None:
+    """What the engine measured, as the record keeps it; None where it has none or a foreign one."""
+    try:
+        return msgspec.convert(record.result, TrialResult) if record.result is not None else None
+    except msgspec.ValidationError:
+        return None
+
+
 def scored_guess(
     stage: Stage, value: float | str | None, verdict: Verdict, scored: bool
 ) -> tuple[GuessRecord | None, float | str | None]:

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from engine.trial import TrialResult
 from game.attempt import Attempt, hints_on_record, truth_was_shown
+from game.rules.facts import trial_facts
+from game.rules.progress import counts
+from game.trial_record import result_of, verdict_of
 from story.facts import FactValue, tell
 
 if TYPE_CHECKING:
+    from game.rules.verdict import Verdict
     from game.session import Session
+    from saves.documents import Record
     from story.schema import Line, SceneName, StageText
+
+
+_OF_NOW = frozenset(
+    {"player", "debt", "debt_before", "debt_change", "attempts", "hints_taken", "met", "scar",
+     "floods", "flooded"}
+)  # fmt: skip
+"""Facts that a trial of earlier does not tell better than the one just judged."""
 
 
 class Visit:
@@ -27,7 +37,13 @@ class Visit:
         self.session = session
         stage = session.open_stage(stage_id)
         records = session.records()
-        self.attempt = Attempt(stage, truth_known=truth_was_shown(stage_id, records))
+        hall = session.standing().halls[stage_id]
+        self.attempt = Attempt(
+            stage,
+            truth_known=truth_was_shown(stage_id, records),
+            met=hall.met,
+            scarred=hall.scar is not None,
+        )
         self.attempt.hints_taken = hints_on_record(stage_id, records)
 
     @property
@@ -45,7 +61,31 @@ class Visit:
             known["guess_word"] = self.guess_word(attempt.guess)
         if attempt.outcome is not None:
             known |= attempt.outcome.facts
+        if attempt.room == "insight" and attempt.flooded:
+            won = self._won()
+            known |= {name: value for name, value in won.items() if name not in _OF_NOW}
         return known
+
+    def _won(self) -> Mapping[str, FactValue]:
+        """The facts of the latest trial that met this hall's goals: an insight that a flood opens
+        is drawn from the run that held, with the flood's own figures beside it."""
+        for outcome in reversed(self.attempt.outcomes):
+            if outcome.verdict.word == "pass":
+                return outcome.facts
+        for record in reversed(self.session.records()):
+            if record.stage == self.attempt.stage.id and counts(record, self.attempt.stage):
+                verdict = verdict_of(record)
+                if verdict is not None and verdict.word == "pass":
+                    return self._told_by(record, verdict)
+        return {}
+
+    def _told_by(self, record: Record, verdict: Verdict) -> Mapping[str, FactValue]:
+        debt = self.session.standing().debt
+        guess, stage = record.guess, self.attempt.stage
+        truth = guess.truth if guess is not None else None
+        result = result_of(record)
+        told = trial_facts(stage, self.text, verdict, result, guess, truth, debt, debt)
+        return {**self.session.facts(stage.id, record.build), **told}
 
     def guess_word(self, value: float | str) -> str:
         """A guess or a truth as it is read: the choice's words, or the number."""
@@ -64,8 +104,5 @@ class Visit:
         """What the latest trial of this hall on record measured, for its set piece."""
         for record in reversed(self.session.records()):
             if record.stage == self.attempt.stage.id and record.result is not None:
-                try:
-                    return msgspec.convert(record.result, TrialResult)
-                except msgspec.ValidationError:
-                    return None
+                return result_of(record)
         return None

@@ -13,12 +13,16 @@ Say = Callable[..., str]
 
 def figure(metric: str, value: float) -> str:
     """A metric's value with the unit it is read in."""
-    kind = METRICS[metric].kind if metric in METRICS else "absolute"
-    if kind == "ratio":
+    known = METRICS.get(metric)
+    if known is None:
+        return plain_number(value)
+    if known.kind == "ratio":
         return f"{times(value)} x"
-    if kind == "share":
+    if known.kind == "share":
         return share(value)
-    return plain_number(value)
+    if known.unit == "tokens":
+        return f"{value:,.0f}"  # things are told to the last one
+    return f"{plain_number(value)} %" if known.unit == "%" else plain_number(value)
 
 
 def remark_words(say: Say, remark: Remark) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from story.facts import Fact, FactValue, holds
+from story.fact_table import Fact
+from story.facts import FactValue, holds
 from story.schema import Condition, Line
 
 

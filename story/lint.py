@@ -2,8 +2,8 @@
 
 `python -m story.lint` prints each finding as `file:line: code: message` and exits 1 if there are
 any. Codes: schema, missing-text, orphan, missing-line, missing-key, duplicate, differs, order,
-placeholder, braces, dead-end, unreachable, gap, unknown-fact, too-early, condition, line-id,
-choices, hints, too-wide, ambiguous-width, emoji, untranslated, leftover, empty.
+placeholder, braces, dead-end, no-scar, unreachable, gap, unknown-fact, too-early, never-known,
+condition, line-id, choices, hints, too-wide, ambiguous-width, emoji, untranslated, leftover, empty.
 """
 
 from __future__ import annotations

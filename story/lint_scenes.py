@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from engine.knobs import nearest_name
 from story.conditions import contradiction, gaps
-from story.facts import ALWAYS, EITHER, FACTS, Fact
+from story.fact_table import Fact
+from story.facts import ALWAYS, EITHER, FACTS, FactValue, holds
 from story.filling import placeholders
 from story.lint_words import plain_faults, scene_faults, texts
 from story.schema import Condition, Language, Line, SceneName, Stage, StageText
@@ -20,6 +21,8 @@ _VERDICTS: dict[SceneName, tuple[str, ...]] = {
     "passed": ("pass",),
     "failed": ("fail",),
     "undecided": ("inconclusive", "invalid"),
+    "descent": ("pass",),
+    "scar": ("fail",),
 }
 _BEFORE: dict[SceneName, tuple[str, ...]] = {
     "arrival": ("always", "machine"),
@@ -28,6 +31,7 @@ _BEFORE: dict[SceneName, tuple[str, ...]] = {
 _COVERED = ("verdict", "guess", "truth", "guess_close", "guess_factor", "broken_goal")
 """Facts for which a scene that asks at all must have a line whatever the answer."""
 _HINTS = 3
+_OF_A_SCAR: tuple[SceneName, ...] = ("descent", "scar")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ def room_faults(room: Room) -> Iterator[Fault]:
             yield ("stage",), "dead-end", "a closed hall says why it is closed; write `closed:`"
         return
     yield from _missing_parts(room)
+    yield from _foreign_scenes(room)
     yield from _quotes_outside(room)
     for scene, lines in room.text.scenes.items():
         yield from _scene_faults(room, scene, lines)
@@ -63,6 +68,8 @@ def _missing_parts(room: Room) -> Iterator[Fault]:
     required: list[SceneName] = ["arrival", "forge", "passed", "undecided", "insight"]
     if room.stage.goals:
         required.append("failed")
+    if room.stage.scar is not None:
+        required += _OF_A_SCAR
     for scene in required:
         lines = room.text.scenes.get(scene, ())
         if not any(not line.when and set(placeholders(line.text)) <= ALWAYS for line in lines):
@@ -83,6 +90,13 @@ def _missing_parts(room: Room) -> Iterator[Fault]:
         if f"{knob.rsplit('.', 1)[-1]}={value}" not in room.text.hints[-1]:
             fault = f"the last hint names the build: {knob.rsplit('.', 1)[-1]}={value} is not in it"
             yield ("hints", _HINTS - 1), "hints", fault
+
+
+def _foreign_scenes(room: Room) -> Iterator[Fault]:
+    for scene in _OF_A_SCAR:
+        if room.stage.scar is None and scene in room.text.scenes:
+            fault = f"{scene!r} is told only in a hall that demands a scar; this one does not"
+            yield ("scenes", scene), "no-scar", fault
 
 
 def _quotes_outside(room: Room) -> Iterator[Fault]:
@@ -115,25 +129,36 @@ def _scene_faults(room: Room, scene: SceneName, lines: Sequence[Line]) -> Iterat
         ids = [reply.id for reply in line.choices]
         if len(set(ids)) != len(ids):
             yield (*path, "choices"), "duplicate", "two replies have one id"
-        yield from _quotes(scene, line, path)
+        yield from _quotes(room, scene, line, path)
         broken = [
             fault
             for at, one in enumerate(line.when)
             for fault in _condition(room, scene, one, (*path, "when", at), words)
         ]
         yield from broken
-        impossible = None if broken else contradiction(_asked(room, line.when), line, words)
+        impossible = None if broken else _impossible(room, scene, line, words)
         if impossible:
             fault = f"{line.id!r} is never told: nothing meets what it asks of {impossible!r}"
             yield (*path, "when"), "unreachable", fault
     yield from _gaps(room, scene, lines, words)
 
 
+def _impossible(
+    room: Room, scene: SceneName, line: Line, words: dict[str, tuple[str, ...]]
+) -> str | None:
+    """The fact of whose conditions nothing can meet all in this scene; None where there is none."""
+    given = _given(room, scene)
+    for one in line.when:
+        if one.fact in given and not holds(one, given):
+            return one.fact
+    return contradiction(_asked(room, line.when), line, words)
+
+
 def _gaps(
     room: Room, scene: SceneName, lines: Sequence[Line], words: dict[str, tuple[str, ...]]
 ) -> Iterator[Fault]:
     for fact in _asked(room, [one for line in lines for one in line.when]):
-        if fact.name in _COVERED:
+        if fact.name in _COVERED and not (scene == "scar" and fact.name == "broken_goal"):
             missed = gaps(fact, lines, words.get(fact.name, ()))
             if missed:
                 shown = ", ".join(_show(value) for value in missed)
@@ -141,7 +166,7 @@ def _gaps(
                 yield ("scenes", scene), "gap", fault
 
 
-def _quotes(scene: SceneName, line: Line, path: tuple[Step, ...]) -> Iterator[Fault]:
+def _quotes(room: Room, scene: SceneName, line: Line, path: tuple[Step, ...]) -> Iterator[Fault]:
     said = [((*path, "text"), line.text)]
     for at, reply in enumerate(line.choices):
         said += [((*path, "choices", at, "text"), reply.text)]
@@ -150,8 +175,28 @@ def _quotes(scene: SceneName, line: Line, path: tuple[Step, ...]) -> Iterator[Fa
         for name in placeholders(text):
             if name not in FACTS:
                 yield where, "unknown-fact", _no_fact(name)
-            elif scene in _BEFORE and FACTS[name].known not in _BEFORE[scene]:
-                yield where, "too-early", f"{name!r} is not known yet in {scene!r}"
+            else:
+                yield from _unknown_here(room, scene, FACTS[name], where)
+
+
+def _unknown_here(
+    room: Room, scene: SceneName, fact: Fact, where: tuple[Step, ...]
+) -> Iterator[Fault]:
+    """A fact that cannot be had when this scene is told: not yet, or not of such a trial."""
+    if scene in _BEFORE and fact.known not in _BEFORE[scene]:
+        yield where, "too-early", f"{fact.name!r} is not known yet in {scene!r}"
+    elif (fact.of == "flood" and not _may_flood(room, scene)) or (
+        fact.of == "runs" and scene == "scar"
+    ):
+        kind = "broke the memory budget" if fact.of == "flood" else "ran to its end"
+        fault = f"{fact.name!r} is known of a trial that {kind}; {scene!r} never follows one"
+        yield where, "never-known", fault
+
+
+def _may_flood(room: Room, scene: SceneName) -> bool:
+    """The insight of a hall with a scar may follow the flood itself; without one a flood has only
+    failed."""
+    return scene in (("scar", "insight") if room.stage.scar is not None else ("failed",))
 
 
 def _condition(
@@ -166,8 +211,7 @@ def _condition(
         yield (*path, "fact"), "unknown-fact", _no_fact(name)
         return
     fact = _as_here(room, FACTS[name])
-    if scene in _BEFORE and fact.known not in _BEFORE[scene]:
-        yield (*path, "fact"), "too-early", f"{name!r} is not known yet in {scene!r}"
+    yield from _unknown_here(room, scene, fact, (*path, "fact"))
     kind = "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
     if kind != fact.kind:
         yield (*path, "value"), "condition", f"{name!r} is a {fact.kind}, and {value!r} a {kind}"
@@ -182,13 +226,31 @@ def _condition(
 
 def _words(room: Room, scene: SceneName) -> dict[str, tuple[str, ...]]:
     """What text facts can be in this scene of this stage, where that is narrower than anywhere."""
-    words = {"broken_goal": tuple(goal.metric for goal in room.stage.goals) or ("",)}
+    goals = tuple(goal.metric for goal in room.stage.goals)
+    # A flood ends the runs before most goals are measured: none may be known to be broken.
+    words = {"broken_goal": (*goals, "") if scene == "scar" else goals or ("",)}
     if scene in _VERDICTS:
         words["verdict"] = _VERDICTS[scene]
     if room.by_choice and room.stage.guess is not None:
         words["guess"] = room.stage.guess.choices
         words["truth"] = (*room.stage.guess.choices, "none")
     return words
+
+
+def _given(room: Room, scene: SceneName) -> dict[str, FactValue]:
+    """Facts that have one value whenever this scene is told."""
+    given: dict[str, FactValue] = {}
+    if scene in ("passed", "undecided", *_OF_A_SCAR) or not _may_flood(room, scene):
+        given["flooded"] = scene == "scar"
+    if scene in ("passed", "descent", "insight"):
+        given["met"] = True
+    if scene in _OF_A_SCAR:
+        given["scar"] = scene == "scar"
+    elif room.stage.scar is None:
+        given["scar"] = False
+    elif scene == "insight":
+        given["scar"] = True
+    return given
 
 
 def _asked(room: Room, conditions: Sequence[Condition]) -> list[Fact]:

@@ -6,8 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from engine.knobs import KNOBS, KnobError, Value, nearest_name
 from engine.metrics import METRICS
+from engine.trial import TrialKind
 from story.schema import Stage
 from story.yaml_reader import Document, Step
+
+_ONE_BATCH: tuple[TrialKind, ...] = ("timeline", "paired", "hold")
+_ONLY_IN: Mapping[str, tuple[TrialKind, ...]] = {
+    "decode_throughput_ratio": ("paired",),
+    "prefill_throughput_ratio": ("paired",),
+    "tpot_ratio": ("paired", "serve"),
+    "ttft_ratio": ("paired", "serve"),
+    "decode_throughput": _ONE_BATCH,
+    "prefill_throughput": _ONE_BATCH,
+    "decode_cost_ratio": _ONE_BATCH,
+    **dict.fromkeys(
+        ("throughput_ratio", "throughput", "memory_use", "reference_use", "prefix_hit_rate",
+         "queueing", "recomputed_share"),
+        ("serve",),
+    ),
+}  # fmt: skip
+"""Metrics that not every kind of trial measures, and the kinds that do."""
 
 
 def check_stage(document: Document, stage: Stage) -> None:
@@ -19,6 +37,7 @@ def check_stage(document: Document, stage: Stage) -> None:
         return
     _check_guess(document, stage)
     _check_names(document, stage)
+    _check_scar(document, stage)
     for name in ("build", "reference", "hint_build"):
         _check_build(document, (name,), getattr(stage, name), KNOBS)
     for index, knob in enumerate(stage.hint_build):
@@ -41,7 +60,7 @@ def _check_guess(document: Document, stage: Stage) -> None:
     guess = stage.guess
     if guess is None:
         raise document.error((), "an open hall asks for a guess; write `guess:`")
-    _check_metric(document, ("guess", "metric"), guess.metric)
+    _check_measured(document, ("guess", "metric"), guess.metric, stage.trial)
     word = METRICS[guess.metric].kind == "word"
     if guess.kind == "choice":
         if not word:
@@ -60,15 +79,27 @@ def _check_guess(document: Document, stage: Stage) -> None:
         raise document.error(("guess", "close"), "`close` is a factor above 1, for example 1.5")
 
 
+def _check_scar(document: Document, stage: Stage) -> None:
+    """A scar that no build can leave would close the mountain for ever."""
+    if stage.scar is None:
+        return
+    if not stage.build.get("memory.budget"):
+        fault = f"a scar of {stage.scar!r} needs a budget that can break; set memory.budget"
+        raise document.error(("scar",), fault)
+    if stage.build.get("memory.overflow") != "break":
+        fault = f"a scar of {stage.scar!r} needs memory.overflow: break; otherwise requests wait"
+        raise document.error(("scar",), fault)
+
+
 def _check_names(document: Document, stage: Stage) -> None:
     if not stage.knobs:
         raise document.error((), "an open hall offers at least one knob; write `knobs:`")
     for index, knob in enumerate(stage.knobs):
         _check_knob(document, ("knobs", index), knob, KNOBS)
     for index, goal in enumerate(stage.goals):
-        _check_goal_metric(document, ("goals", index, "metric"), goal.metric)
+        _check_goal_metric(document, ("goals", index, "metric"), goal.metric, stage.trial)
     for index, crown in enumerate(stage.crowns):
-        _check_goal_metric(document, ("crowns", index, "metric"), crown.metric)
+        _check_goal_metric(document, ("crowns", index, "metric"), crown.metric, stage.trial)
 
 
 def _check_metric(document: Document, path: tuple[Step, ...], name: str) -> None:
@@ -77,8 +108,21 @@ def _check_metric(document: Document, path: tuple[Step, ...], name: str) -> None
         raise document.error(path, fault)
 
 
-def _check_goal_metric(document: Document, path: tuple[Step, ...], name: str) -> None:
+def _check_measured(
+    document: Document, path: tuple[Step, ...], name: str, trial: TrialKind
+) -> None:
+    """A metric that this kind of trial never measures can be neither reached nor guessed."""
     _check_metric(document, path, name)
+    kinds = _ONLY_IN.get(name)
+    if kinds is not None and trial not in kinds:
+        fault = f"a {trial!r} trial does not measure {name!r}; it is measured in: "
+        raise document.error(path, fault + ", ".join(kinds))
+
+
+def _check_goal_metric(
+    document: Document, path: tuple[Step, ...], name: str, trial: TrialKind
+) -> None:
+    _check_measured(document, path, name, trial)
     if METRICS[name].kind == "word":
         raise document.error(path, f"{name!r} is a word and has no bound")
 

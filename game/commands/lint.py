@@ -36,7 +36,8 @@ def command(
     """Does a stage hold? FILE is a stage file or a stage's name; without it, every open hall.
 
     The words are checked first; then the stage's builds are run: the default must lose, two
-    different builds must win, and each by a margin above this machine's noise.
+    different builds must win, and each by a margin above this machine's noise. In a hall that
+    demands a scar, a build must break the memory budget.
     Exit status: 0 all holds, 1 something does not.
     """
     from game.session import Session
@@ -116,7 +117,8 @@ def show(faults: list[str], proofs: tuple[Proof, ...], stages: tuple[Stage, ...]
                 f"{goal.metric} {goal.measured:.3g} ({goal.op} {goal.bound:g})"
                 for goal in trial.goals
             )
-            click.echo(f"  {trial.word:<13} {show_build(trial.build)}  {goals}")
+            word = f"{trial.word}, flooded" if trial.flooded else trial.word
+            click.echo(f"  {word:<13} {show_build(trial.build)}  {goals}")
         for finding in proof.findings:
             click.echo(f"  ! {finding}")
     if not faults and not proofs:

@@ -36,6 +36,8 @@ def command(profile: str | None, lang: Language | None, as_json: bool) -> int:
             "attempts": standing.halls[stage.id].attempts,
             "debt": standing.halls[stage.id].debt,
             "best": standing.halls[stage.id].best,
+            "goals_met": standing.halls[stage.id].met,
+            "scar": {"demanded": stage.scar, "record": standing.halls[stage.id].scar},
         }
         for stage in session.stages
     ]
@@ -47,12 +49,20 @@ def command(profile: str | None, lang: Language | None, as_json: bool) -> int:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "name", "state", "crowns", "attempts", "debt"):
+    for heading in ("id", "name", "state", "crowns", "scar", "attempts", "debt"):
         table.add_column(heading)
     for row in rows:
         cells = (row["id"], row["name"], row["state"], " ".join(row["crowns"]) or "-",
-                 row["attempts"], f"{row['debt']:+d}" if row["debt"] else "0")  # fmt: skip
+                 _scar(row["scar"]), row["attempts"],
+                 f"{row['debt']:+d}" if row["debt"] else "0")  # fmt: skip
         table.add_row(*(Text(clean(str(cell), one_line=True)) for cell in cells))
     Console().print(table)
     click.echo(f"\ndebt {standing.debt}")
     return 0
+
+
+def _scar(scar: dict[str, str | None]) -> str:
+    """`left` once a record broke the budget, `to come` where the hall demands that; else `-`."""
+    if scar["record"] is not None:
+        return "left"
+    return "to come" if scar["demanded"] else "-"

@@ -70,7 +70,7 @@ async def _trial(
     build = session.parse_settings(stage_id, settings)
     guessed = session.parse_guess(stage_id, guess) if guess is not None else None
     if guess is None and not as_json:
-        talk("No guess was sealed: this trial is practice, and brings neither crowns nor debt.")
+        talk("No guess was sealed: it is practice, which brings no crown, no debt and no scar.")
     progress = ProgressTalk(quiet=as_json and not sys.stderr.isatty())
     try:
         await session.ready(progress)

@@ -10,6 +10,12 @@ import msgspec
 
 from engine.clean import clean
 from engine.trial import TrialResult
+from game.commands.memory_report import (
+    flood_document,
+    load_document,
+    memory_document,
+    memory_lines,
+)
 from game.rules.verdict import GoalOutcome, Verdict
 from game.wording import bound_words, figure, remark_words
 
@@ -22,19 +28,9 @@ SIGN = {"pass": "[+]", "fail": "[x]", "inconclusive": "[?]", "invalid": "[!]"}
 def document(outcome: Outcome) -> dict[str, Any]:
     """The documented JSON of a trial; keys are stable."""
     verdict, result = outcome.verdict, outcome.result
-    memory: dict[str, Any] = {}
     quality: dict[str, Any] = {}
-    if result is not None:
-        account = result.memory
-        memory = {
-            "predicted_bytes": account.predicted_bytes,
-            "allocated_bytes": account.allocated_bytes,
-            "predicted": account.predicted,
-            "allocated": account.allocated,
-            "resident_bytes": account.resident_bytes,
-        }
-        if result.quality is not None:
-            quality = msgspec.to_builtins(result.quality)
+    if result is not None and result.quality is not None:
+        quality = msgspec.to_builtins(result.quality)
     return {
         "verdict": verdict.word,
         "stage": outcome.stage,
@@ -43,7 +39,9 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "reasons": result.reasons if result else {},
         "goals": [msgspec.to_builtins(goal) for goal in verdict.goals],
         "metrics": verdict.metrics,
-        "memory": memory,
+        "memory": memory_document(result) if result else {},
+        "flood": flood_document(result) if result else None,
+        "load": load_document(result) if result else None,
         "quality": quality,
         "bound_by": verdict.bound_by,
         "bound_share": verdict.bound_share,
@@ -56,20 +54,23 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "guess": msgspec.to_builtins(outcome.guess) if outcome.guess else {"sealed": False},
         "debt": {"before": outcome.debt_before, "after": outcome.debt_after},
         "crowns": list(verdict.crowns),
+        "scar": outcome.facts.get("scar", False),
         "record": outcome.record.digest if outcome.record else None,
         "environment": msgspec.to_builtins(result.environment) if result else None,
     }
 
 
-def goal_line(session: Session, goal: GoalOutcome) -> str:
+def goal_line(session: Session, goal: GoalOutcome, measured: bool = True) -> str:
+    """A goal, its bound and what was measured; a counted figure has no interval to show."""
     state = {True: "holds", False: "broken", None: "undecided"}[goal.holds]
-    low, high = goal.interval
-    metric = goal.metric
-    return (
-        f"{session.text('metric.' + metric)}  {goal.op} {figure(metric, goal.bound)}   "
-        f"{figure(metric, goal.measured)}  [{figure(metric, low)}, {figure(metric, high)}]  "
-        f"{session.text('plain.goal.' + state)}"
-    )
+    metric, (low, high) = goal.metric, goal.interval
+    wanted = f"{session.text('metric.' + metric)}  {goal.op} {figure(metric, goal.bound)}"
+    if not measured:
+        return f"{wanted}   {session.text('plain.goal.unmeasured')}"
+    found = figure(metric, goal.measured)
+    if low != high:
+        found += f"  [{figure(metric, low)}, {figure(metric, high)}]"
+    return f"{wanted}   {found}  {session.text('plain.goal.' + state)}"
 
 
 def verdict_lines(session: Session, outcome: Outcome) -> Iterator[str]:
@@ -79,7 +80,9 @@ def verdict_lines(session: Session, outcome: Outcome) -> Iterator[str]:
     for remark in verdict.reasons:
         yield "  " + remark_words(session.text, remark)
     for goal in verdict.goals:
-        yield "  " + goal_line(session, goal)
+        yield "  " + goal_line(session, goal, goal.metric in verdict.metrics)
+    for line in memory_lines(session, outcome):
+        yield "  " + line
     if result is not None:
         yield from _measured_lines(session, verdict, result)
     yield from _ledger_lines(session, outcome)

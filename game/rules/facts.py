@@ -18,6 +18,13 @@ from engine.machine import MachineProfile
 from engine.metrics import Evidence, MetricError, prefill_throughput, tpot
 from engine.model.config import ModelConfig
 from engine.trial import TrialResult
+from game.rules.memory_facts import (
+    build_config,
+    build_facts,
+    held_facts,
+    room_facts,
+    served_facts,
+)
 from game.rules.standing import Standing
 from game.rules.verdict import Verdict
 from saves.documents import GuessRecord
@@ -26,15 +33,23 @@ from story.schema import Stage, StageText
 
 NAME_LIMIT = 80
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_RATIOS = ("decode_cost_ratio", "decode_throughput_ratio", "tpot_ratio", "memory_ratio", "kl",
-           "top1")  # fmt: skip
+_RATIOS = ("decode_cost_ratio", "decode_throughput_ratio", "tpot_ratio", "ttft_ratio",
+           "throughput_ratio", "memory_ratio", "kl", "top1", "kv_request_mb")  # fmt: skip
 _PERCENTS = {
     "decode_share_percent": "decode_time_share",
     "prefill_share_percent": "prefill_time_share",
     "decode_ceiling_percent": "decode_ceiling_share",
     "prefill_ceiling_percent": "prefill_ceiling_share",
+    "vessel_percent": "vessel_share",
+    "memory_use_percent": "memory_use",
+    "hit_percent": "prefix_hit_rate",
 }
-_RATES = {"prefill_tokens_s": "prefill_throughput", "decode_tokens_s": "decode_throughput"}
+_FIGURES = {
+    "prefill_tokens_s": "prefill_throughput",
+    "decode_tokens_s": "decode_throughput",
+    "throughput_tokens_s": "throughput",
+    "reference_use_percent": "reference_use",
+}
 
 
 def stage_facts(
@@ -50,17 +65,24 @@ def stage_facts(
 ) -> dict[str, FactValue]:
     """What is known of a hall before its trial: the player, the build, and the machine if met."""
     hall = standing.halls.get(stage.id)
-    precision = str(_position("run.precision", build, stage))
+    positions = {**stage.build, **build}
+    precision = str(_position("run.precision", positions))
     facts: dict[str, FactValue] = {
         "player": clean(player, NAME_LIMIT, one_line=True),
         "debt": standing.debt,
         "attempts": hall.attempts if hall else 0,
         "hints_taken": hints_taken,
-        "batch": int(_position("schedule.batch", build, stage)),
+        "scar": hall is not None and hall.scar is not None,
+        "met": hall is not None and hall.met,
+        "floods": hall.floods if hall else 0,
+        "batch": int(_position("schedule.batch", positions)),
         "precision": precision,
-        "prompt": int(_position("workload.prompt", build, stage)),
-        "output": int(_position("workload.output", build, stage)),
+        "prompt": int(_position("workload.prompt", positions)),
+        "output": int(_position("workload.output", positions)),
+        **build_facts(positions),
     }
+    if model is not None:
+        facts |= room_facts(build_config(positions), model)
     if capabilities is not None:
         facts["device"] = clean(capabilities.device_name, NAME_LIMIT, one_line=True)
     if model_name:
@@ -87,13 +109,15 @@ def trial_facts(
     """What a trial adds. `truth` is what was measured of the hall's question, None if nothing."""
     broken = next((goal.metric for goal in verdict.goals if goal.holds is False), "")
     facts: dict[str, FactValue] = {
+        "flooded": verdict.flooded,
         "debt_before": debt_before,
         "debt_change": debt_after - debt_before,
         "verdict": verdict.word,
         "bound_by": verdict.bound_by,
-        "bound_share": verdict.bound_share,
         "broken_goal": broken,
     }
+    if not verdict.flooded:
+        facts["bound_share"] = verdict.bound_share
     for phase, bound in verdict.phase_bounds.items():
         facts[f"{phase}_bound"] = bound
     if truth is not None:
@@ -109,7 +133,7 @@ def trial_facts(
                 facts["guess_factor"] = guess.factor
     facts |= _measured(verdict.metrics)
     if result is not None:
-        facts |= _reference(result)
+        facts |= _reference(result) | held_facts(result) | served_facts(result)
     return _known(facts)
 
 
@@ -132,7 +156,6 @@ def _add_costs(
     weights = model.matrix_elements * width if model is not None and width is not None else None
     if model is not None and width is not None and weights is not None:
         facts["weights_mb"] = weights / 1e6
-        facts["kv_kb_token"] = model.kv_elements_per_token * width / 1e3
     if machine is not None:
         ceilings = machine.ceilings
         facts["bandwidth_gb"] = ceilings.read_bytes_per_second / 1e9
@@ -147,9 +170,11 @@ def _measured(metrics: Mapping[str, float]) -> dict[str, FactValue]:
     for fact, metric in _PERCENTS.items():
         if metric in metrics:
             facts[fact] = metrics[metric] * 100
-    for fact, metric in _RATES.items():
+    for fact, metric in _FIGURES.items():
         if metric in metrics:
             facts[fact] = metrics[metric]
+    if "live_tokens" in metrics:
+        facts["live_tokens"] = round(metrics["live_tokens"])
     return facts
 
 
@@ -167,8 +192,8 @@ def _reference(result: TrialResult) -> dict[str, FactValue]:
         return {}
 
 
-def _position(name: str, build: Mapping[str, Value], stage: Stage) -> Value:
-    return build.get(name, stage.build.get(name, KNOBS[name].default))
+def _position(name: str, positions: Mapping[str, Value]) -> Value:
+    return positions.get(name, KNOBS[name].default)
 
 
 def _known(facts: Mapping[str, FactValue]) -> dict[str, FactValue]:

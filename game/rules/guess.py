@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from engine.knobs import nearest_name
+from engine.metrics import METRICS
 from saves.documents import GuessRecord
 from story.schema import Guess
 
 RIGHT, WRONG = 1.0, 0.0
-_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?:x|×|倍|times)?")
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.]*)")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+UNITS: Mapping[str, tuple[str, ...]] = {
+    "x": ("x", "×", "倍", "times"),
+    "MB": ("MB", "mb", "M", "兆"),
+    "%": ("%", "％", "percent"),
+}
+"""How a dial's unit may be written after the number; the first is how it is shown."""
 
 
 class GuessError(ValueError):
@@ -58,15 +67,15 @@ def check_guess(guess: float | str, rule: Guess) -> float | str:
 
 
 def parse_guess(text: str, rule: Guess) -> float | str:
-    """A guess as typed: `18`, `18x`, `1.8e1`; or a choice's id, its letter or its number.
+    """A guess as typed: `18`, `18x`, `1.8e1`, `47 MB`; or a choice's id, its letter or its number.
 
     Raises:
         GuessError: names what is legal, and for a misspelt choice the nearest.
     """
     word = text.strip()
     if rule.kind == "dial":
-        match = _NUMBER.fullmatch(word)
-        if match is None:
+        match = _NUMBER.fullmatch(_THOUSANDS.sub("", word))
+        if match is None or match[2] not in ("", *UNITS.get(dial_unit(rule), ())):
             raise GuessError(f"{text!r} is not a number; {_legal_dial(rule)}")
         return check_guess(float(match[1]), rule)
     folded = word.casefold().replace("_", " ")
@@ -89,8 +98,16 @@ def _place(word: str) -> int | None:
     return None
 
 
+def dial_unit(rule: Guess) -> str:
+    """The unit of a dial's number: `x`, `MB`, `%`; "" where it has none."""
+    return METRICS[rule.metric].unit if rule.metric in METRICS else ""
+
+
 def _legal_dial(rule: Guess) -> str:
-    return f"legal: a number from {rule.low:g} to {rule.high:g}, for example 18 or 18x"
+    unit = dial_unit(rule)
+    written = f"18{' ' if unit.isalpha() and len(unit) > 1 else ''}{unit}"
+    example = f"18 or {written}" if unit in UNITS else "18"
+    return f"legal: a number from {rule.low:g} to {rule.high:g}, for example {example}"
 
 
 def _legal_choices(rule: Guess) -> str:

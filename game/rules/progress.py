@@ -27,6 +27,7 @@ from game.rules.standing import (
     Rank,
     Standing,
 )
+from game.rules.verdict import FLOODED
 from saves.documents import GuessRecord, Record
 from story.schema import Stage
 
@@ -50,6 +51,8 @@ MIDDLE_DEBT, LATE_DEBT = 10, 4
 """Most debt at which the middle and the late stage of the layer are held."""
 MIDDLE_CROWNS, LATE_CROWNS = 1 / 4, 2 / 3
 """Share of the open halls' crowns that those stages ask for."""
+SERVE_AXES = ("throughput", "memory_bytes", "kl")
+"""What builds of a served load are compared on; elsewhere `pareto.AXES`."""
 
 
 def standing(
@@ -92,6 +95,14 @@ def counts(record: Record, stage: Stage) -> bool:
     return sealed and _word(record) in ("pass", "fail")
 
 
+def flooded(record: Record) -> bool:
+    """True where the record's trial broke its memory budget; a record may hold anything."""
+    reasons = record.verdict.get("reasons")
+    if _word(record) != "fail" or not isinstance(reasons, list | tuple):
+        return False
+    return any(isinstance(one, dict) and one.get("code") == FLOODED for one in reasons)
+
+
 def guess_charge(guess: GuessRecord | None, stage: Stage) -> Charge | None:
     """What one scored guess costs (positive) or repays; None where it was never scored."""
     if guess is None or guess.close is None or guess.factor is None:
@@ -120,7 +131,9 @@ class _Hall:
     stage: Stage
     debt: int = 0
     attempts: int = 0
-    passed: bool = False
+    met: bool = False
+    scar: str | None = None
+    floods: int = 0
     repaid: bool = False
     charged: set[float | str] = field(default_factory=set)
     crowns: set[str] = field(default_factory=set)
@@ -128,6 +141,15 @@ class _Hall:
     guess: GuessRecord | None = None
     last: Record | None = None
     best: Best | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Its goals were met and, where it demands one, its scar was left; in either order."""
+        return self.met and (self.stage.scar is None or self.scar is not None)
+
+    @property
+    def axes(self) -> Sequence[str]:
+        return SERVE_AXES if self.stage.trial == "serve" else AXES
 
     def take(self, record: Record) -> tuple[tuple[Charge, ...], tuple[str, ...], bool]:
         """Charges, newly won crowns, and whether the record counts."""
@@ -142,9 +164,12 @@ class _Hall:
         if (charge := self._charge_guess(record.guess)) is not None:
             charges.append(charge)
         if word == "fail":
+            if flooded(record):
+                self.floods += 1
+                self.scar = self.scar or record.digest
             charges.append(Charge("trial_failed", FAILED_TRIAL))
             return tuple(charges), (), True
-        self.passed = True
+        self.met = True
         new = self._win_crowns(record)
         if new:
             charges.append(Charge("crowns", NEW_CROWN * len(new)))
@@ -163,13 +188,14 @@ class _Hall:
 
     def _win_crowns(self, record: Record) -> tuple[str, ...]:
         won = {name for name in record.verdict.get("crowns", ()) if name in CROWN_ORDER}
-        point = _point(record)
+        point = _point(record, self.axes)
         if point is not None:
             # The latest record of a build speaks for it: a lucky run does not stand for ever.
             self.points[point.build] = point
-            on_front = front(tuple(self.points.values()))
+            on_front = front(tuple(self.points.values()), self.axes)
             # One build alone, or two that measure alike, have chosen nothing.
-            if point in on_front and any(trades(point.figures, p.figures) for p in on_front):
+            chosen = (trades(point.figures, p.figures, self.axes) for p in on_front)
+            if point in on_front and any(chosen):
                 won.add(PARETO)
         new = won - self.crowns
         self.crowns |= new
@@ -208,6 +234,9 @@ def _standing(debt: int, halls: Mapping[str, _Hall], stages: Sequence[Stage]) ->
             last=hall.last.digest if hall.last else None,
             last_word=_word(hall.last) if hall.last else None,
             guess=hall.guess,
+            met=hall.met,
+            scar=hall.scar,
+            floods=hall.floods,
         )
     crowns = sum(len(hall.crowns) for hall in halls.values())
     return Standing(
@@ -216,7 +245,8 @@ def _standing(debt: int, halls: Mapping[str, _Hall], stages: Sequence[Stage]) ->
 
 
 def _state(stage: Stage, passed: frozenset[str]) -> tuple[HallState, str | None]:
-    """A hall opens when it is built and the hall before it was passed; what is passed stays so."""
+    """A hall opens when it is built and the hall before it was passed, its scar included; what is
+    passed stays so."""
     if not stage.open:
         return "sealed", None
     if stage.id in passed:
@@ -260,9 +290,9 @@ def _entry(
     )
 
 
-def _point(record: Record) -> Point | None:
+def _point(record: Record, axes: Sequence[str]) -> Point | None:
     figures = _metrics(record)
-    if any(axis not in figures for axis in AXES):
+    if any(axis not in figures for axis in axes):
         return None
     return Point(json.dumps(record.build, sort_keys=True), record.digest, figures)
 

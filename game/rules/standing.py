@@ -58,7 +58,9 @@ class HallStanding(_Value, frozen=True):
     `crowns` are in the order time, memory, quality, pareto; `attempts` counts judged trials under
     a seal; `debt` is what this hall added to the ledger (negative where it repaid); `last` is the
     digest of its latest record and `last_word` that record's verdict; `guess` the guess last
-    scored here.
+    scored here. `met` is true once its goals were met under a seal, which passes a hall unless it
+    demands a scar; `scar` is the digest of the first record that broke its memory budget, of
+    `floods` in all.
     """
 
     stage: str
@@ -71,6 +73,9 @@ class HallStanding(_Value, frozen=True):
     last: str | None
     last_word: str | None
     guess: GuessRecord | None
+    met: bool = False
+    scar: str | None = None
+    floods: int = 0
 
 
 class Standing(_Value, frozen=True):

@@ -8,6 +8,8 @@ import msgspec
 
 Word = Literal["pass", "fail", "inconclusive", "invalid"]
 BoundBy = Literal["bandwidth", "compute", "launch overhead", "capacity", "quality", "none"]
+FLOODED = "flooded"
+"""The reason of a trial that broke its memory budget."""
 EXIT_CODE: dict[Word, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "invalid": 4}
 
 
@@ -47,3 +49,8 @@ class Verdict(_Value, frozen=True):
     crowns: tuple[str, ...]
     pairs_used: int
     noise_cv: float
+
+    @property
+    def flooded(self) -> bool:
+        """True where the memory budget broke."""
+        return any(reason.code == FLOODED for reason in self.reasons)

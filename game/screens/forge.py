@@ -15,17 +15,17 @@ from textual.containers import Horizontal, Vertical
 from engine.clean import clean
 from engine.knobs import KNOBS, Value
 from game.roof_points import points_at_floor, points_measured, roof
-from game.screens.goal_words import goal_rows
+from game.screens.forge_price import draw_price
+from game.screens.goal_words import goal_figure, goal_rows
 from game.screens.hall_screen import InHallScreen
 from game.screens.trial_log import record_lines
 from game.widgets.cells import pad, pad_left
 from game.widgets.drawn import Picture
+from game.widgets.hall_piece import Frame
 from game.widgets.ink import Line, Run
 from game.widgets.knob_row import KnobRow, Stop, draw_knob
-from game.widgets.price_panel import PriceWords, draw_least, draw_memory, draw_phase
 from game.widgets.roof import RoofWords, draw_roof
 from game.widgets.typesetting import paragraph
-from game.wording import figure
 
 if TYPE_CHECKING:
     from engine.price import Price
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _PAST_ROWS = 12
 _WIDE_COLUMNS, _TALL_ROWS, _SIDE_COLUMNS = 100, 34, 150
+_FULL_ROWS = 32
+"""Below it a hall with a vessel tells each phase's least time and leaves its limits away."""
 
 
 class ForgeScreen(InHallScreen):
@@ -54,7 +56,8 @@ class ForgeScreen(InHallScreen):
     ForgeScreen #goals { padding: 0 2; margin-top: 1; height: auto; }
     ForgeScreen #message { padding: 0 2; height: auto; margin-top: 1; }
     ForgeScreen #roof { height: 1fr; padding: 0 2; margin-top: 1; display: none; }
-    ForgeScreen.-roomy #roof { display: block; }
+    ForgeScreen HallPiece { height: 1fr; margin-top: 1; display: none; }
+    ForgeScreen.-roomy #roof, ForgeScreen.-roomy HallPiece { display: block; }
     ForgeScreen.-short #bench, ForgeScreen.-short #message { margin-top: 0; }
     ForgeScreen #past { width: 1fr; padding: 0 2; display: none; }
     ForgeScreen.-wide #past { display: block; }
@@ -99,7 +102,19 @@ class ForgeScreen(InHallScreen):
             yield Picture(self._draw_past, id="past")
         yield Picture(self._draw_goals, id="goals")
         yield Picture(self._draw_message, id="message")
-        yield Picture(id="roof")
+        if self._has_vessel:
+            yield self.make_piece()
+        else:
+            yield Picture(id="roof")
+
+    @property
+    def _has_vessel(self) -> bool:
+        """In a hall with a memory budget the set piece shows where this build would stand."""
+        return bool(self.stage.build.get("memory.budget"))
+
+    def piece_frame(self) -> Frame:
+        """By formula alone: what was measured of another build says nothing of this one."""
+        return Frame(debt=self.session.standing().debt, prices=self.prices())
 
     def retell(self) -> None:
         self.query_one("#title", Picture).show(lambda width, _, plain: self._draw_title(width))
@@ -115,7 +130,7 @@ class ForgeScreen(InHallScreen):
         self.set_class(size.width >= _SIDE_COLUMNS, "-wide")
         for name in ("knobs", "price", "past", "goals", "message"):
             self.query_one(f"#{name}", Picture).refresh(layout=True)
-        if self.has_class("-roomy"):
+        if self.has_class("-roomy") and not self._has_vessel:
             self.query_one("#roof", Picture).show(self._draw_roof)
 
     # Legality and price
@@ -136,7 +151,7 @@ class ForgeScreen(InHallScreen):
         left = f"{self.visit.text.name}  {self.say('forge.title')}"
         room = max(width - cell_len(left) - 2, 8)
         guess = self.attempt.guess
-        sealed = "" if guess is None else self.visit.guess_word(guess)
+        sealed = "" if guess is None else self.guess_words(guess)
         right = self.say("forge.sealed", guess=sealed)
         return [(Run(pad(left, width - room), "bronze"), Run(pad_left(right, room), "dim"))]
 
@@ -168,63 +183,55 @@ class ForgeScreen(InHallScreen):
         return KNOBS[name].unavailable(value, session.capabilities, session.model_config)
 
     def _draw_price(self, width: int, rows: int, plain: bool) -> list[Line]:
-        price, words = self.price, self._price_words()
+        price = self.price
         if price is None:
             key = "forge.price.illegal" if self.illegal else "forge.price.unknown"
             return paragraph(self.say(key), width, "dim")
         machine = self.session.machine
-        ceilings = machine.ceilings if machine is not None else None
-        whole = max(float(price.total), self._reference_bytes())
-        lines = draw_memory(price.parts, whole, words, width, plain)
-        if self.short:
-            return lines + draw_least(price, ceilings, words, width)
-        for head, work in ((words.decode, price.decode), (words.prefill, price.prefill)):
-            lines += draw_phase(head, work, ceilings, price.precision, words, width, plain)
-        return lines
+        return draw_price(
+            self.say,
+            self.stage,
+            price,
+            self._reference_bytes(),
+            machine.ceilings if machine is not None else None,
+            width,
+            plain,
+            brief=self.short or (price.vessel is not None and self.app.size.height < _FULL_ROWS),
+        )
 
     def _reference_bytes(self) -> float:
-        """The bar is as long as the reference build's memory, so that growth is seen."""
         reference = {
             name: value for name, value in self.stage.reference.items() if name in self.stage.knobs
         }
         price = self.session.price(self.stage.id, reference)
         return float(price.total) if price is not None else 0.0
 
-    def _price_words(self) -> PriceWords:
-        say = self.say
-        return PriceWords(
-            memory=say("forge.price.memory"),
-            parts={
-                part: say(f"forge.part.{part}")
-                for part in ("weights", "kv", "activations", "scratch")
-            },
-            decode=say("forge.price.decode"),
-            prefill=say("forge.price.prefill"),
-            limits={
-                "bandwidth": say("forge.limit.bandwidth"),
-                "compute": say("forge.limit.compute"),
-                "launch": say("forge.limit.launch"),
-            },
-            at_least=say("forge.price.at_least"),
-            unmeasured=say("forge.price.unmeasured"),
-        )
-
     def _draw_goals(self, width: int, rows: int, plain: bool) -> list[Line]:
         if not self.stage.goals:
             return paragraph(self.say("forge.no_goals"), width, "dim")
         outcome = self.attempt.outcome
+        asked = paragraph(self.say("forge.descent"), width, "danger")
         if outcome is not None and outcome.verdict.goals:
+            last = paragraph(self.say("forge.goals.last"), width, "dim")
             return [
-                *paragraph(self.say("forge.goals.last"), width, "dim"),
-                *goal_rows(self.say, outcome.verdict.goals, width, plain),
+                *(asked if self.attempt.descending else last),
+                *goal_rows(self.say, outcome.verdict, width, plain),
             ]
-        lines: list[Line] = paragraph(self.say("forge.goals"), width, "dim")
+        head = "forge.goals" if self._against_reference else "forge.goals.counted"
+        lines: list[Line] = paragraph(self.say(head), width, "dim")
+        if self.attempt.descending:
+            lines = asked
         names = [self.say(f"metric.{goal.metric}") for goal in self.stage.goals]
         wide = max(cell_len(name) for name in names)
         for name, goal in zip(names, self.stage.goals, strict=True):
-            bound = f"{goal.op} {figure(goal.metric, goal.bound)}"
+            bound = f"{goal.op} {goal_figure(goal.metric, goal.bound)}"
             lines.append((Run(f"  {pad(name, wide)}  ", "text"), Run(bound, "strong")))
         return lines
+
+    @property
+    def _against_reference(self) -> bool:
+        """Whether the goals compare two builds; a build that only has to hold is counted alone."""
+        return self.stage.trial in ("paired", "serve")
 
     def _draw_past(self, width: int, rows: int, plain: bool) -> list[Line]:
         """The hall's trials on record, beside the price where there is room for a third column."""
@@ -293,6 +300,7 @@ class ForgeScreen(InHallScreen):
     def _moved(self) -> None:
         self.trouble = ""
         self._redraw()
+        self.update_pieces()
 
     def action_go_on(self) -> None:
         since, self._last_enter = monotonic() - self._last_enter, monotonic()

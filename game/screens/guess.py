@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -19,7 +20,8 @@ from game.screens.hall_screen import InHallScreen
 from game.widgets.cells import wrap
 from game.widgets.dial import Dial
 from game.widgets.drawn import Picture
-from game.widgets.figures import plain_number, times
+from game.widgets.figures import plain_number
+from game.widgets.hall_piece import Frame
 from game.widgets.ink import Ink, Line, Run
 from game.widgets.typesetting import paragraph
 
@@ -125,7 +127,7 @@ class GuessScreen(InHallScreen):
     # What stands on the screen
 
     def _dial_words(self, value: float) -> str:
-        return self.say("guess.value", value=plain_number(value))
+        return self.guess_words(value)
 
     def _choices(self, width: int) -> list[Line]:
         words = self.visit.text.choices
@@ -146,7 +148,7 @@ class GuessScreen(InHallScreen):
         else:
             words = self.say(
                 "guess.stakes.dial",
-                close=times(self.rule.close),
+                close=plain_number(self.rule.close),
                 right=-CLOSE_DIAL,
                 least=DIAL_LEAST,
                 most=DIAL_MOST,
@@ -159,7 +161,7 @@ class GuessScreen(InHallScreen):
         if self.entry:
             words, ink = self.say("guess.entry", entry=f"{self.entry}_"), "bronze"
         elif self.armed:
-            shown = self.visit.guess_word(self.value)
+            shown = self.guess_words(self.value)
             words, ink = self.say("guess.armed", guess=shown), "danger"
         self._picture("seal").show(lambda width, _, plain: paragraph(words, width, ink))
 
@@ -175,8 +177,17 @@ class GuessScreen(InHallScreen):
         self.touched = True
         if self._choosing:
             self._picture("choices").refresh()
+        else:
+            self.update_pieces()
         self._show_seal()
         self.refresh_keys()
+
+    def piece_frame(self) -> Frame:
+        """What the needle shows, drawn as if it were so; nothing before the needle was moved."""
+        frame = super().piece_frame()
+        if self._choosing or not self.touched:
+            return frame
+        return replace(frame, supposed=self.dial.value)
 
     # Keys
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
 from engine.knobs import KNOBS
-from game.measured import Measured, settled
+from engine.metrics import METRICS
+from game.measured import BuildName, Measured, settled
 from game.screens.base import HallScreen
 from game.waking import EngineState
+from game.widgets.abyss_piece import AbyssPiece
 from game.widgets.gate_piece import GatePiece
 from game.widgets.hall_piece import Frame, HallPiece
 from game.widgets.keys import KeyHint
+from game.widgets.paging_piece import PagingPiece
 from game.widgets.pendulum_piece import PendulumPiece
 
 if TYPE_CHECKING:
     from engine.knobs import Value
+    from engine.price import Price
+    from engine.trial import TrialResult
     from game.attempt import Attempt
     from game.play import StageRun
 
@@ -33,7 +39,12 @@ _DROPPED_FIRST = (
     "reset",
     "choose",
 )
-PIECES: dict[str, type[HallPiece]] = {"gate": GatePiece, "pendulum": PendulumPiece}
+PIECES: dict[str, type[HallPiece]] = {
+    "gate": GatePiece,
+    "pendulum": PendulumPiece,
+    "abyss": AbyssPiece,
+    "paging": PagingPiece,
+}
 
 
 class InHallScreen(HallScreen[None]):
@@ -77,7 +88,35 @@ class InHallScreen(HallScreen[None]):
                 "candidate": result.candidate_work.precision,
                 "reference": result.reference_work.precision,
             },
+            prices=self.prices(result),
+            veiled=self.attempt.guess is None and not self.attempt.truth_known,
         )
+
+    def prices(self, result: TrialResult | None = None) -> dict[BuildName, Price]:
+        """Both builds by formula: of a trial as it was run, else of the knobs as they stand."""
+        stage = self.attempt.stage
+        positions = self.attempt.build if result is None else result.spec.build
+        builds: dict[BuildName, Mapping[str, Value]] = {
+            "candidate": positions,
+            "reference": stage.reference,
+        }
+        found: dict[BuildName, Price] = {}
+        for build, values in builds.items():
+            changed = {name: values[name] for name in stage.knobs if name in values}
+            price = self.session.price(stage.id, changed)
+            if price is not None:
+                found[build] = price
+        return found
+
+    def guess_words(self, value: float | str) -> str:
+        """A guess or a truth of this hall with its unit; a choice in its own words."""
+        rule = self.attempt.stage.guess
+        if isinstance(value, str) or rule is None:
+            return self.visit.guess_word(value)
+        number, metric = self.visit.guess_word(value), METRICS[rule.metric]
+        if metric.kind == "ratio":
+            return self.say("guess.value", value=number)
+        return f"{number} {metric.unit}"
 
     def update_pieces(self) -> None:
         """Tell the set piece what is known, and let it move as far as the settings allow."""

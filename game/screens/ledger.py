@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from engine.metrics import METRICS
 from game.rules.standing import Entry
 from game.screens.base import HallScreen
 from game.widgets.cells import clip, pad, pad_left
@@ -156,9 +157,15 @@ class LedgerScreen(HallScreen[None]):
         return "  " + self.say("ledger.close" if guess.close else "ledger.far")
 
     def _shown(self, stage_id: str, value: float | str | None) -> str:
-        if stage_id in {stage.id for stage in self.session.stages}:
-            return self.session.show_guess(stage_id, value)
-        return "-" if value is None else str(value)
+        stage = next((one for one in self.session.stages if one.id == stage_id), None)
+        if stage is None:
+            return "-" if value is None else str(value)
+        shown = self.session.show_guess(stage_id, value)
+        if stage.guess is None or isinstance(value, str) or value is None:
+            return shown
+        metric = METRICS[stage.guess.metric]
+        # A ratio is read as it stands; megabytes and percent say what they are.
+        return shown if metric.kind == "ratio" else f"{shown} {metric.unit}"
 
     @property
     def _chosen(self) -> Record | None:

@@ -17,6 +17,7 @@ from game.screens.base import HallScreen
 from game.waking import EngineState
 from game.widgets.cells import clip
 from game.widgets.engine_line import EngineLine
+from game.widgets.figures import plain_number, times
 from game.widgets.hall_detail import hall_detail
 from game.widgets.hall_row import ASCII_MARKS, LIT_MARKS, Crown, HallRow, HallView, Marks
 from game.widgets.metric_figure import metric_figure
@@ -184,6 +185,7 @@ class MapScreen(HallScreen[None]):
             state_word=self.say(f"map.state.{hall.state}"),
             crowns=self._crowns(stage, hall),
             best=self._best(stage, hall),
+            scar=self.say("map.scar") if hall.scar is not None else "",
             debt=f"{hall.debt:+d}" if hall.debt else "",
             note=self._note(hall) if hall.state == "sealed" else "",
         )
@@ -198,6 +200,12 @@ class MapScreen(HallScreen[None]):
     def _best(self, stage: Stage, hall: HallStanding) -> str:
         """The best record's figures; where a hall has no goals, the guess that was scored."""
         if hall.best is not None and hall.best.figures:
+            figures = dict(hall.best.figures)
+            if "live_tokens" in figures:
+                return self.say("map.best.live_tokens", value=f"{figures['live_tokens']:,.0f}")
+            if {"throughput_ratio", "memory_use"} <= figures.keys():
+                ratio, use = times(figures["throughput_ratio"]), figures["memory_use"] * 100
+                return self.say("map.best.served", ratio=ratio, use=plain_number(use, 2))
             return "  ".join(metric_figure(name, value) for name, value in hall.best.figures)
         if hall.guess is not None:
             value = str(hall.guess.value)

@@ -9,7 +9,7 @@ from textual.timer import Timer
 
 from engine.clean import clean
 from engine.messages import AnyEvent
-from game.measured import Measured, hear
+from game.measured import BuildName, Measured, hear
 from game.outcome import Outcome, SessionInputError
 from game.screens.hall_screen import InHallScreen
 from game.waking import EngineState
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.price import Price
     from game.play import StageRun
 
-TIMED_PHASES = frozenset({"calibrating", "warmup", "pairs", "timeline"})
+TIMED_PHASES = frozenset({"calibrating", "warmup", "pairs", "timeline", "runs"})
 DRAW_SECONDS = 0.5
 PATIENCE_SECONDS = 1.0
 """How long an abort may take before the player is back in the forge all the same."""
@@ -53,7 +53,7 @@ class TrialScreen(InHallScreen):
         self.trouble = ""
         self._ended = False
         self._dirty = False
-        self._prices: dict[str, Price] = {}
+        self._prices: dict[BuildName, Price] = {}
         self._timer: Timer | None = None
 
     def body(self) -> ComposeResult:
@@ -71,12 +71,7 @@ class TrialScreen(InHallScreen):
 
     def _count_work(self) -> None:
         """Work by formula, for the roofline; nothing where the machine is not known yet."""
-        stage = self.attempt.stage
-        reference = {name: stage.reference[name] for name in stage.knobs if name in stage.reference}
-        for build, positions in (("candidate", self.attempt.build), ("reference", reference)):
-            price = self.session.price(stage.id, positions)
-            if price is not None:
-                self._prices[build] = price
+        self._prices = self.prices()
 
     def piece_frame(self) -> Frame:
         stage = self.attempt.stage
@@ -95,9 +90,10 @@ class TrialScreen(InHallScreen):
             debt=self.session.standing().debt,
             measured=self.known,
             ceilings=machine.ceilings if machine is not None else None,
-            work=dict(self._prices),
+            work={build: price for build, price in self._prices.items()},
             shape=shapes,
             precision={build: price.precision for build, price in self._prices.items()},
+            prices=self._prices,
         )
 
     # What the engine says
@@ -151,7 +147,10 @@ class TrialScreen(InHallScreen):
         progress = self.known.progress
         if progress is not None and progress.phase == "pairs" and progress.total > 0:
             lines.append(draw_order(progress.done, progress.total, progress.order, width))
-            lines += paragraph(self.say("trial.order"), width, "dim")
+            served = self.attempt.stage.trial == "serve"
+            lines += paragraph(
+                self.say("trial.order.loads" if served else "trial.order"), width, "dim"
+            )
         else:
             lines += [(), ()]
         timed = progress is not None and progress.phase in TIMED_PHASES

@@ -8,7 +8,9 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from engine.trial import Flood
 from game.outcome import Outcome
+from game.screens.flood_words import flood_figures
 from game.screens.goal_words import goal_rows
 from game.screens.hall_screen import InHallScreen
 from game.screens.trial_log import badge
@@ -16,9 +18,10 @@ from game.screens.verdict_details import draw_details
 from game.widgets.cells import wrap
 from game.widgets.dial import Dial
 from game.widgets.drawn import Picture
-from game.widgets.figures import plain_number, share, times
+from game.widgets.figures import share, times
 from game.widgets.hall_piece import HallPiece
 from game.widgets.ink import Ink, Line, Run, cells
+from game.widgets.price_panel import flow
 from game.widgets.typesetting import paragraph
 from game.wording import bound_words, remark_words
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 _PIECE_ROWS = 32
 _BARE_PIECE_ROWS = 20
+_DIAL_ROWS = 28
 
 
 class VerdictScreen(InHallScreen):
@@ -45,6 +49,7 @@ class VerdictScreen(InHallScreen):
         margin-top: 0;
     }
     VerdictScreen.-short Dial { margin: 0 2; }
+    VerdictScreen.-told Dial { display: none; }
     VerdictScreen #goals.-empty { display: none; }
     VerdictScreen #rest { margin-top: 1; }
     VerdictScreen Dial { margin: 1 2 0 2; }
@@ -91,9 +96,9 @@ class VerdictScreen(InHallScreen):
         guess = self.outcome.guess
         truth = guess.truth if guess is not None else None
         for dial in self.query(Dial):
-            words = "" if truth is None else self.visit.guess_word(truth)
+            words = "" if truth is None else self.guess_words(truth)
             dial.name_values(
-                lambda value: self.say("verdict.guess", guess=plain_number(value)),
+                lambda value: self.say("verdict.guess", guess=self.guess_words(value)),
                 self.say("verdict.truth", truth=words) if words else "",
             )
         self._arrange()
@@ -102,6 +107,8 @@ class VerdictScreen(InHallScreen):
     def _arrange(self) -> None:
         """The set piece stands above where there is room; else it is one key away."""
         self.query_one("#goals", Picture).set_class(not self.outcome.verdict.goals, "-empty")
+        # A broken vessel has more to tell: where lines are few, the sealed guess is told in words.
+        self.set_class(self.outcome.verdict.flooded and self.app.size.height < _DIAL_ROWS, "-told")
         for piece in self.query(HallPiece):
             piece.display = (
                 self._room_for_piece or self.has_class("-piece")
@@ -127,21 +134,37 @@ class VerdictScreen(InHallScreen):
         return lines
 
     def _draw_goals(self, width: int, rows: int, plain: bool) -> list[Line]:
-        return goal_rows(self.say, self.outcome.verdict.goals, width, plain)
+        return goal_rows(self.say, self.outcome.verdict, width, plain)
 
     def _draw_rest(self, width: int, rows: int, plain: bool) -> list[Line]:
         """What bound the run and the one number that says so; the crowns."""
-        verdict = self.outcome.verdict
+        verdict, result = self.outcome.verdict, self.outcome.result
         lines: list[Line] = []
+        if result is not None and result.flood is not None:
+            return self._draw_flood(result.flood, width)
         if verdict.bound_by != "none":
+            # Capacity and quality have no ceiling in seconds, and so no share of one.
+            key = "verdict.bound_by" if verdict.bound_share else "verdict.bound_by_bare"
             words = self.say(
-                "verdict.bound_by",
+                key,
                 bound=bound_words(self.say, verdict.bound_by),
                 share=share(verdict.bound_share),
             )
             lines += paragraph(words, width, "text")
         if verdict.word == "pass" and self.attempt.stage.crowns:
             lines += self._crowns(width)
+        return lines
+
+    def _draw_flood(self, flood: Flood, width: int) -> list[Line]:
+        """What bound the run was the vessel: its account, and that the scar stays."""
+        bound = self.say(
+            "verdict.bound_by_bare", bound=bound_words(self.say, self.outcome.verdict.bound_by)
+        )
+        lines = flow([Run(bound, "text"), *flood_figures(self.say, flood)], width)
+        record = self.outcome.record
+        scar = self.session.standing().halls[self.attempt.stage.id].scar
+        if record is not None and record.digest == scar:
+            lines += paragraph(self.say("verdict.scar"), width, "danger")
         return lines
 
     def _crowns(self, width: int) -> list[Line]:
@@ -163,7 +186,7 @@ class VerdictScreen(InHallScreen):
         """The guess against the truth, and what the ledger made of it."""
         outcome, guess = self.outcome, self.outcome.guess
         lines: list[Line] = []
-        told_by_dial = self.short and bool(self.query(Dial))
+        told_by_dial = self.short and bool(self.query(Dial)) and not self.has_class("-told")
         if guess is not None and guess.truth is not None and not told_by_dial:
             key = "verdict.guess_right" if guess.close else "verdict.guess_wrong"
             if guess.close is None:
@@ -172,8 +195,8 @@ class VerdictScreen(InHallScreen):
                 key = "verdict.guess_off"
             words = self.say(
                 key,
-                guess=self.visit.guess_word(guess.value),
-                truth=self.visit.guess_word(guess.truth),
+                guess=self.guess_words(guess.value),
+                truth=self.guess_words(guess.truth),
                 factor=times(guess.factor or 1.0),
             )
             lines += paragraph(words, width, "text")
@@ -239,8 +262,7 @@ class VerdictScreen(InHallScreen):
 
     def key_words(self, binding_id: str) -> str | None:
         if binding_id == "go_on":
-            passed = self.outcome.verdict.word == "pass"
-            return self.say("verdict.key.insight" if passed else "key.go_on")
+            return self.say("verdict.key.insight" if self.attempt.complete else "key.go_on")
         if binding_id == "back":
             return self.say("key.to_map")
         return super().key_words(binding_id)

@@ -8,13 +8,21 @@ from rich.cells import cell_len
 
 from engine.clean import clean
 from engine.metrics import METRICS
+from engine.trial import Ledger, TrialResult
+from game.load_figures import served_figures
 from game.outcome import Outcome
 from game.widgets.cells import pad, wrap
 from game.widgets.figures import duration, plain_number, share, size
 from game.widgets.ink import Line, Run
 
 Say = Callable[..., str]
+_LEAST_BYTES = 1000  # a part below a kilobyte says nothing
 _SHOWN = (
+    "live_tokens",
+    "vessel_share",
+    "kv_request_mb",
+    "memory_use",
+    "reference_use",
     "ttft",
     "tpot",
     "prefill_throughput",
@@ -31,6 +39,7 @@ def rows_of(say: Say, outcome: Outcome) -> list[tuple[str, str]]:
         (say("detail.pairs"), str(verdict.pairs_used or (len(result.singles) if result else 0))),
         (say("detail.noise"), share(verdict.noise_cv)),
     ]
+    rows += _load_rows(say, result) if result is not None else []
     rows += [
         (say(f"metric.{name}"), _figure(name, verdict.metrics[name]))
         for name in _SHOWN
@@ -48,6 +57,8 @@ def rows_of(say: Say, outcome: Outcome) -> list[tuple[str, str]]:
                 ),
             )
         )
+        if result.ledger is not None:
+            rows.append((say("detail.ledger"), _account(say, result.ledger)))
         if result.quality is not None:
             quality = say(
                 "detail.quality.figures",
@@ -71,10 +82,55 @@ def rows_of(say: Say, outcome: Outcome) -> list[tuple[str, str]]:
     return rows
 
 
+def _load_rows(say: Say, result: TrialResult) -> list[tuple[str, str]]:
+    """A served trial: each build as a whole, then what each kind of request saw of it."""
+    figures = served_figures(result)
+    if figures is None:
+        return []
+    rows: list[tuple[str, str]] = []
+    for build, found in zip(("candidate", "reference"), figures, strict=True):
+        name = say(f"piece.build.{build}")
+        whole = say(
+            "detail.load.whole.figures",
+            rate=plain_number(found.throughput),
+            use=share(found.memory_use),
+            most=found.most_running,
+            hits=share(found.prefix_hit_rate),
+            preemptions=found.preemptions,
+            recomputed=f"{found.recomputed_tokens:,}",
+            copies=found.copies,
+        )
+        rows.append((say("detail.load.whole", build=name), whole))
+        for kind in found.kinds:
+            told = say(
+                "detail.load.figures",
+                queueing=duration(kind.queueing),
+                ttft=duration(kind.ttft),
+                tpot=duration(kind.tpot),
+                tail=kind.itl_tail,
+                itl=duration(kind.itl),
+            )
+            head = say("detail.load", build=name, kind=say(f"detail.kind.{kind.kind}"))
+            rows.append((head, told))
+    return rows
+
+
+def _account(say: Say, account: Ledger) -> str:
+    """The parts at the moment when most was held, and the tokens in them."""
+    parts = [
+        f"{say(f'forge.part.{name}')} {size(amount)}"
+        for name, amount in account.parts.items()
+        if amount >= _LEAST_BYTES
+    ]
+    return ", ".join([*parts, say("flood.live", tokens=f"{account.live_tokens:,}")])
+
+
 def _figure(name: str, value: float) -> str:
     metric = METRICS[name]
     if metric.kind == "share":
         return share(value)
+    if metric.unit == "tokens":
+        return f"{value:,.0f}"
     return duration(value) if metric.unit == "s" else plain_number(value)
 
 

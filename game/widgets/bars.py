@@ -50,10 +50,26 @@ def stack_edges(parts: Sequence[Part], whole: float, columns: int) -> list[int]:
     return found
 
 
+@dataclass(frozen=True)
+class Rim:
+    """A bound on a stack: `bound` is its place, `total` where all that is asked would end."""
+
+    bound: float
+    total: float
+
+
 def draw_stack(
-    parts: Sequence[Part], whole: float, columns: int, plain: bool = False
+    parts: Sequence[Part],
+    whole: float,
+    columns: int,
+    plain: bool = False,
+    rim: Rim | None = None,
 ) -> list[Line]:
-    """One line: the parts side by side, told apart by height as well as by ink."""
+    """One line: the parts side by side, told apart by height as well as by ink.
+
+    Over a rim, from the last part (or the rim, if that is further) to what is asked in all, the
+    bar is violet and full high; the rim itself is a sign, `|`.
+    """
     canvas = Canvas(columns, 1, plain)
     for x in range(0, canvas.width, 2):
         canvas.dot(x, 2, "faint")
@@ -63,4 +79,20 @@ def draw_stack(
     ):
         canvas.box(left, number % 3, right, 4, part.ink)
         left = right
+    if rim is not None and whole > 0:
+        _draw_rim(canvas, rim, whole, left)
     return canvas.lines()
+
+
+def _draw_rim(canvas: Canvas, rim: Rim, whole: float, filled: int) -> None:
+    def place(amount: float) -> int:
+        return round(canvas.width * min(amount / whole, 1.0))
+
+    edge, end = place(rim.bound), place(rim.total)
+    if rim.total > rim.bound:
+        # Something over the rim is never drawn as nothing.
+        end = min(max(end, edge + ACROSS + 1), canvas.width)
+        for x in range(filled, edge, 2):
+            canvas.box(x, 0, x + 1, 4, "spill")
+        canvas.box(edge, 0, end, 4, "spill")
+    canvas.write(min(edge // ACROSS, canvas.columns - 1), 0, "|", "strong")

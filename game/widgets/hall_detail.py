@@ -67,12 +67,23 @@ def _deeds(say: Say, view: HallView, hall: HallStanding) -> list[tuple[str, str]
     won = [crown.word for crown in view.crowns if crown.won]
     if any(crown.won is not None for crown in view.crowns):
         rows.append((say("map.crowns"), " ".join(won) if won else "-"))
+    if hall.scar is not None:
+        rows.append((say("map.scar"), say("map.scar.left")))
+    elif hall.met and view.state != "passed":
+        rows.append((say("map.scar"), say("map.scar.due")))
     if hall.debt:
         rows.append((say("map.debt_here"), f"{hall.debt:+d}"))
     return rows
 
 
-_SHORT = ("decode_throughput_ratio", "tpot_ratio")
+_SHORT = (
+    "decode_throughput_ratio",
+    "tpot_ratio",
+    "live_tokens",
+    "kl",
+    "throughput_ratio",
+    "memory_use",
+)
 """Metrics with a name short enough for a column."""
 
 

@@ -6,7 +6,7 @@ Before anything was measured it shows only what is true then: the Wall's runes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -15,8 +15,9 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from engine.machine import Ceilings
+from engine.price import Price
 from engine.trial import TrialResult
-from game.measured import Measured
+from game.measured import BuildName, Measured
 from game.roof_points import TwoPhases
 from game.widgets.pendulum import Pace
 
@@ -26,9 +27,11 @@ View = Literal["first", "second"]
 
 @dataclass(frozen=True)
 class Frame:
-    """All a set piece may draw from. `work` is by build name, counted by formula.
+    """All a set piece may draw from. `work` and `prices` are by build name, counted by formula.
 
-    `shape` is (batch, prompt, output) by build name.
+    `shape` is (batch, prompt, output) by build name. `supposed` is what the needle of the hall's
+    dial shows while it is being moved; `veiled` is true until the guess is sealed: what would
+    answer the hall's question must not be drawn.
     """
 
     debt: int = 0
@@ -38,6 +41,9 @@ class Frame:
     work: dict[str, TwoPhases] = field(default_factory=dict)
     shape: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
+    prices: Mapping[BuildName, Price] = field(default_factory=dict)
+    supposed: float | None = None
+    veiled: bool = False
 
 
 class HallPiece(Container):

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from game.rules.standing import HallState
 from game.widgets.cells import pad, pad_left
 
-NAME_CELLS, STATE_CELLS, BEST_CELLS, DEBT_CELLS = 21, 7, 14, 5
+NAME_CELLS, STATE_CELLS, BEST_CELLS, DEBT_CELLS = 21, 7, 15, 5
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Crown:
 
 @dataclass(frozen=True)
 class HallView:
-    """A hall in words. `note` says of a closed hall what opens it; then the rest is empty."""
+    """A hall in words. `note` says of a closed hall what opens it; then the rest is empty. `scar`
+    is the word for the failure that the hall demanded, once it is on record."""
 
     stage: str
     name: str
@@ -35,6 +36,7 @@ class HallView:
     state_word: str
     crowns: tuple[Crown, ...] = ()
     best: str = ""
+    scar: str = ""
     debt: str = ""
     note: str = ""
 
@@ -92,10 +94,14 @@ def _achieved(view: HallView, marks: Marks, aligned: bool) -> Content:
     crowns = crowns_text(view, marks)
     if not aligned and all(crown.won is None for crown in view.crowns):
         crowns = Content("")
+    # The scar stands right of the best figure, in the colour of what was broken.
+    scar = f" {view.scar}" if view.scar else ""
+    best = pad(view.best, BEST_CELLS - cell_len(scar))
     return Content.assemble(
         crowns,
         " " if crowns else "",
-        (pad(view.best, BEST_CELLS), "$silver"),
+        (best, "$silver"),
+        (scar, "$violet"),
         (pad_left(view.debt, DEBT_CELLS) if aligned else "", "$violet"),
     )
 

@@ -18,7 +18,10 @@ Ink = Literal[
     "faint",  # scales, empty places
     "bronze",  # the hall, prefill, the player's things
     "wall",  # cold facts, memory, decode
+    "water",  # memory in use, beneath its surface
+    "deep",  # the same, far down; what is set aside and empty
     "danger",  # debt, what broke
+    "spill",  # what was asked beyond a bound, as a mass
     "silver",  # truth measured
     "pass",  # the verdict's badge
     "fail",
@@ -33,7 +36,10 @@ STYLES: Mapping[Ink, str] = {
     "faint": "$faint",
     "bronze": "$bronze-bright",
     "wall": "$cyan-bright",
+    "water": "$cyan",
+    "deep": "$cyan-dim",
     "danger": "bold $violet",
+    "spill": "$violet",
     "silver": "bold $silver",
     "pass": "bold $ink on $cyan-bright",
     "fail": "bold $ink on $violet",

@@ -25,13 +25,17 @@ _EDGE = 1e-12
 
 @dataclass(frozen=True)
 class GoalRow:
-    """A goal with its words: name, bound ("<= 1.6"), measured ("2.3"), state ("broken")."""
+    """A goal with its words: name, bound ("<= 1.6"), measured ("2.3"), state ("broken").
+
+    One that was not `measured_at_all` has a bound on the scale and nothing beside it.
+    """
 
     outcome: GoalOutcome
     name: str
     bound: str
     measured: str
     state: str
+    measured_at_all: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,10 @@ def ink_of(holds: bool | None) -> Ink:
 
 
 def draw_goal(row: GoalRow, factor: float, columns: int, plain: bool = False) -> Line:
-    """One line of exactly `columns` cells: ground, bound, interval, and an `o` at the estimate."""
+    """One line of exactly `columns` cells: ground, bound, interval, and an `o` at the estimate.
+
+    What was counted and not timed has no interval: it is the point alone.
+    """
     outcome = row.outcome
     at = marks(outcome, factor, columns)
     canvas = Canvas(columns, 1, plain)
@@ -87,12 +94,14 @@ def draw_goal(row: GoalRow, factor: float, columns: int, plain: bool = False) ->
         if holds_here or x % 4 == 0:
             canvas.dot(x, 2, "dim" if holds_here else "faint")
     ink = ink_of(outcome.holds)
-    canvas.box(at.low, 1, at.high + 1, 3, ink)
-    for edge in (at.low, at.high):
-        canvas.line(edge, 0, edge, DOWN - 1, ink)
+    if row.measured_at_all and outcome.interval[0] != outcome.interval[1]:
+        canvas.box(at.low, 1, at.high + 1, 3, ink)
+        for edge in (at.low, at.high):
+            canvas.line(edge, 0, edge, DOWN - 1, ink)
     signs: list[tuple[float, str, Ink]] = [(at.bound, "|", "strong")]
     # The estimate lies over the bound where both share a cell: its state is told in words.
-    signs.append((at.measured, "o", "silver"))
+    if row.measured_at_all:
+        signs.append((at.measured, "o", "silver"))
     for dot, sign, sign_ink in signs:
         canvas.write(round(dot) // ACROSS, 0, sign, sign_ink)
     return canvas.lines()[0]
@@ -127,7 +136,7 @@ def draw_goals(
     if scale < 16:
         name = max(name - (16 - scale), 6)
         scale = max(width - name - bound - measured - state - gaps, 2)
-    factor = factor_of([row.outcome for row in rows])
+    factor = factor_of([row.outcome for row in rows if row.measured_at_all])
     lines = [
         (
             Run(pad(row.name, name) + "  ", "text"),

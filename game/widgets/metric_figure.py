@@ -19,4 +19,7 @@ def metric_figure(metric: str, value: float) -> str:
         return duration(value)
     if known.unit == "bytes":
         return size(value)
+    if known.unit == "tokens":
+        # Counted, and compared with round bounds: 8,192 is not 8,190. The name says what it counts.
+        return f"{value:,.0f}"
     return f"{plain_number(value)} {known.unit}".rstrip()

@@ -11,12 +11,14 @@ from engine.machine import Ceilings
 from engine.price import Price
 from engine.trial import PhaseWork, Work
 from game.roof_points import Floors, floors
-from game.widgets.bars import Part, draw_bar, draw_stack
+from game.widgets.bars import Part, Rim, draw_bar, draw_stack
 from game.widgets.cells import clip, pad, pad_left
 from game.widgets.figures import duration, operations, size
 from game.widgets.ink import Ink, Line, Run
 
 _AMOUNT, _TIME = 7, 7
+RIM_AT, MOST_BAR = 1.08, 1.5
+"""A bar reaches a little beyond the rim, and half as far again where much stands over it."""
 PART_INK: Mapping[str, Ink] = {
     "weights": "bronze",
     "kv": "wall",
@@ -38,25 +40,74 @@ class PriceWords:
     unmeasured: str
 
 
+@dataclass(frozen=True)
+class VesselWords:
+    """`of` is the head's figure, "516 MB of 511 MB"; `over` names what stands beyond the rim."""
+
+    of: str
+    over: str
+
+
 def draw_memory(
     parts: Mapping[str, int], whole: float, words: PriceWords, width: int, plain: bool = False
 ) -> list[Line]:
     """The head with the sum, the bar, and each part's figure; `whole` is what a full bar holds."""
-    total = sum(parts.values())
-    lines = [_head(words.memory, size(total), width)]
-    bar = [Part(float(amount), PART_INK.get(name, "dim")) for name, amount in parts.items()]
-    lines += draw_stack(bar, whole, width, plain)
-    line: list[Run] = []
+    lines = [_head(words.memory, size(sum(parts.values())), width)]
+    lines += draw_stack(_stack(parts), whole, width, plain)
+    return [*lines, *_figures(parts, words, width)]
+
+
+def draw_vessel(
+    parts: Mapping[str, int],
+    asked: int,
+    vessel: int,
+    words: PriceWords,
+    vessel_words: VesselWords,
+    width: int,
+    plain: bool = False,
+) -> list[Line]:
+    """Memory against a budget of `vessel` bytes: the head, the bar with its rim, each part.
+
+    `asked` bytes stand on top of the parts; what passes the rim is violet and has a figure.
+    """
+    total = sum(parts.values()) + asked
+    over = max(total - vessel, 0)
+    whole = max(vessel * RIM_AT, float(min(total, vessel * MOST_BAR)))
+    lines = [_head(words.memory, vessel_words.of, width, "danger" if over else "text")]
+    lines += draw_stack(_stack(parts), whole, width, plain, Rim(vessel, total))
+    figures = list(_runs(parts, words))
+    if over:
+        figures.append(Run(f"{vessel_words.over} {size(over)}", "danger"))
+    return [*lines, *flow(figures, width)]
+
+
+def _stack(parts: Mapping[str, int]) -> list[Part]:
+    return [Part(float(amount), PART_INK.get(name, "dim")) for name, amount in parts.items()]
+
+
+def _runs(parts: Mapping[str, int], words: PriceWords) -> list[Run]:
+    return [
+        Run(f"{words.parts.get(name, name)} {size(amount)}", PART_INK.get(name, "dim"))
+        for name, amount in parts.items()
+    ]
+
+
+def _figures(parts: Mapping[str, int], words: PriceWords, width: int) -> list[Line]:
+    return flow(_runs(parts, words), width)
+
+
+def flow(runs: Sequence[Run], width: int) -> list[Line]:
+    """Runs side by side, two cells between them, on as many lines as they need."""
+    lines: list[list[Run]] = [[]]
     used = 0
-    for name, amount in parts.items():
-        text = f"{words.parts.get(name, name)} {size(amount)}"
-        if used and used + cell_len(text) + 2 > width:
-            lines.append(tuple(line))
-            line, used = [], 0
+    for run in runs:
+        if used and used + cell_len(run.text) + 2 > width:
+            lines.append([])
+            used = 0
         lead = "  " if used else ""
-        line.append(Run(lead + text, PART_INK.get(name, "dim")))
-        used += cell_len(text) + len(lead)
-    return [*lines, tuple(line)]
+        lines[-1].append(Run(lead + clip(run.text, width), run.ink))
+        used += cell_len(run.text) + len(lead)
+    return [tuple(line) for line in lines]
 
 
 def draw_phase(
@@ -125,9 +176,9 @@ def _bars(
     return lines
 
 
-def _head(left: str, right: str, width: int) -> Line:
+def _head(left: str, right: str, width: int, ink: Ink = "text") -> Line:
     gap = max(width - cell_len(left) - cell_len(right), 1)
-    return (Run(left + " " * gap, "bronze"), Run(right, "text"))
+    return (Run(left + " " * gap, "bronze"), Run(right, ink))
 
 
 def _amount(name: str, text: str, width: int) -> Line:

@@ -12,6 +12,7 @@ from textual.content import Content
 
 from engine.clean import clean
 from engine.metrics import METRICS
+from engine.trial import Flood
 from game.rules.standing import Entry
 from game.rules.verdict import GoalOutcome, Remark, Verdict
 from game.widgets.cells import pad, wrap
@@ -73,7 +74,7 @@ def record_detail(
     if verdict is not None and verdict.goals:
         page.section(say("ledger.goals"))
         for goal in verdict.goals:
-            _goal(page, say, goal)
+            _goal(page, say, goal, goal.holds is not None or goal.metric in verdict.metrics)
     if record.result is not None:
         _result(page, say, record.result)
     page.gap()
@@ -136,15 +137,21 @@ def _guess(page: _Page, say: Say, show_guess: ShowGuess, stage: str, guess: Gues
         page.pair(say("ledger.off_by"), f"{times(guess.factor)} x")
 
 
-def _goal(page: _Page, say: Say, goal: GoalOutcome) -> None:
+def _goal(page: _Page, say: Say, goal: GoalOutcome, known: bool) -> None:
+    """`known` is false for a goal whose metric was never measured: the vessel broke first."""
     state = {True: "holds", False: "broken", None: "undecided"}[goal.holds]
     style = {True: "$cyan-bright", False: "$violet", None: "$bronze-bright"}[goal.holds]
-    low, high = (plain_number(end) for end in goal.interval)
-    page.text(f"{say(f'metric.{goal.metric}')}  {goal.op} {goal.bound:g}", "$mist")
-    page.text(
-        f"  {plain_number(goal.measured)}  [{low}, {high}]  {say(f'ledger.goal.{state}')}",
-        style,
-    )
+    counted = goal.metric in METRICS and METRICS[goal.metric].unit == "tokens"
+
+    def number(value: float) -> str:
+        return f"{value:,.0f}" if counted else plain_number(value)
+
+    low, high = goal.interval
+    page.text(f"{say(f'metric.{goal.metric}')}  {goal.op} {number(goal.bound)}", "$mist")
+    # What was counted and not timed has no interval.
+    between = f"  [{number(low)}, {number(high)}]" if low != high else ""
+    measured = number(goal.measured) if known else "-"
+    page.text(f"  {measured}{between}  {say(f'ledger.goal.{state}')}", style)
 
 
 def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
@@ -154,6 +161,7 @@ def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
         page.section(say("ledger.path"))
         for name, form in sorted(paths.items()):
             page.pair(str(name), str(form))
+    _flood(page, say, result.get("flood"))
     memory = result.get("memory")
     if isinstance(memory, Mapping):
         page.section(say("ledger.memory"))
@@ -166,3 +174,25 @@ def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
         page.section(say("ledger.environment"))
         for name, value in environment.items():
             page.pair(str(name), str(value))
+
+
+def _flood(page: _Page, say: Say, told: Any) -> None:
+    """The account of a broken vessel, kept as evidence; a flood that cannot be read is left out."""
+    if told is None:
+        return
+    try:
+        flood = msgspec.convert(told, Flood)
+    except msgspec.ValidationError:
+        return
+    page.section(say("ledger.flood"))
+    account = flood.ledger
+    if account.budget is not None:
+        page.pair(say("ledger.flood.budget"), size(account.budget))
+    for name, amount in account.parts.items():
+        page.pair(say(f"forge.part.{name}"), size(amount))
+    page.pair(say("ledger.flood.free"), size(flood.free_bytes))
+    page.pair(say("ledger.flood.asked"), size(flood.asked_bytes), "$violet")
+    page.pair(say("ledger.flood.live"), f"{account.live_tokens:,}")
+    of_all = say("piece.abyss.of", count=flood.running, all=flood.requests)
+    page.pair(say("ledger.flood.running"), of_all)
+    page.pair(say("ledger.flood.fits"), f"{flood.fits:,}")

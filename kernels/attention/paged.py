@@ -172,5 +172,6 @@ def multiplies(dtype: torch.dtype, device: str) -> bool:
     whole, could pass its largest number.
     """
     if dtype == torch.bfloat16 and device == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        built_in: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        return built_in and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return dtype in (torch.float32, torch.bfloat16)

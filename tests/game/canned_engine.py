@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from canned_memory import abyss_case, account_events
+from canned_serving import pages_events
 from canned_trials import CAPABILITIES, MACHINE, MODEL, make_result
 
 from engine.client import WorkerDied
@@ -35,8 +37,17 @@ Answer = Callable[[RunTrial], TrialResult]
 
 
 def by_build(command: RunTrial) -> TrialResult:
-    """Batch 8 in bfloat16 passes, batch 8 in float32 straddles, anything else fails."""
+    """Batch 8 in bfloat16 passes, batch 8 in float32 straddles, anything else fails.
+
+    In the abyss 8 bits at batch 8 pass, and what the vessel cannot hold floods; in the array paged
+    and shared passes.
+    """
     build = dict(command.spec.build)
+    if command.spec.stage == "abyss":
+        return make_result("abyss", abyss_case(build), build)
+    if command.spec.stage == "paging":
+        paged = build.get("cache.layout") == "paged"
+        return make_result("paging", "pass" if paged else "fail", build)
     low = build.get("run.precision") == "bfloat16"
     case = "fail"
     if build.get("schedule.batch") == 8:
@@ -79,7 +90,7 @@ class CannedEngine:
         self, command: RunTrial, on_event: Callable[[AnyEvent], None] | None
     ) -> AnyEvent:
         self.trials.append(command)
-        for event in self.events if self.events is not None else pair_events(command.job):
+        for event in self.events if self.events is not None else self._watched(command):
             if on_event is not None:
                 on_event(event)
             await asyncio.sleep(0)
@@ -93,6 +104,13 @@ class CannedEngine:
             self._end = ""
             raise WorkerDied("exit", "the engine process ended (signal 9)")
         return TrialDone(command.job, self.answer(command))
+
+    def _watched(self, command: RunTrial) -> list[AnyEvent]:
+        if command.spec.stage == "abyss":
+            return account_events(abyss_case(dict(command.spec.build)), command.job)
+        if command.spec.stage == "paging":
+            return pages_events("pass", command.job)
+        return pair_events(command.job)
 
     def release(self) -> None:
         self._go.set()

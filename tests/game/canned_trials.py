@@ -34,10 +34,11 @@ from engine.trial import (
 )
 from game.rules.verdict import GoalOutcome, Remark, Verdict
 
-Case = Literal["pass", "fail", "straddle", "noisy", "fault"]
+Case = Literal["pass", "fail", "straddle", "noisy", "fault", "flooded"]
 """pass: batch 8 in bfloat16. fail: the default build. straddle: batch 8 in float32, whose
 throughput lies on its bound. noisy: every run interrupted, by up to several times its length.
-fault: the runner itself gave up. In the gate the build is always the default one."""
+fault: the runner itself gave up. In the gate the build is always the default one. flooded: the
+memory budget broke, which only the abyss knows (see `canned_memory`)."""
 
 MODEL = SMOLLM2
 CAPABILITIES = Capabilities(
@@ -160,7 +161,7 @@ def make_memory(config: EngineConfig) -> MemoryAccount:
     return MemoryAccount(predicted=parts, allocated=allocated, resident_bytes=1_400_000_000)
 
 
-def _spreads(count: int, sigma: float, seed: int) -> list[float]:
+def spreads(count: int, sigma: float, seed: int) -> list[float]:
     """`count` factors whose logarithms have mean exactly 0 and deviation near `sigma`."""
     random_source = random.Random(seed)
     logs = [random_source.gauss(0.0, sigma) for _ in range(count)]
@@ -180,14 +181,21 @@ def make_result(
     build: dict[str, Value] | None = None,
     seed: int = 7,
 ) -> TrialResult:
-    """A whole result: `gate` gives a timeline, anything else ABBA pairs against the reference."""
+    """A whole result: `gate` gives a timeline, `abyss` and `paging` what `canned_memory` makes of
+    them, anything else ABBA pairs against the reference."""
+    if stage in ("abyss", "paging"):
+        import canned_memory
+        import canned_serving
+
+        make = canned_memory.make_hold if stage == "abyss" else canned_serving.make_serve
+        return at_fault(make(case, build, seed), case)
     timeline = stage == "gate"
     if build is None:
         build = {} if timeline else make_build(case)
     build = _REFERENCE | build
     candidate, reference = make_config(build), make_config(_REFERENCE)
     count = 8 if case in ("pass", "fail") else 32
-    spread = _interruptions if case == "noisy" else _spreads
+    spread = _interruptions if case == "noisy" else spreads
     sigma = 0.05 if case == "straddle" else 0.01
     left, right = spread(count, sigma, seed), spread(count, sigma, seed + 1)
     pairs = tuple(
@@ -249,12 +257,25 @@ def make_result(
     )
 
 
+def at_fault(result: TrialResult, case: Case) -> TrialResult:
+    """`result` as a runner that gave up leaves it; other cases stay as they are."""
+    if case != "fault":
+        return result
+    fault = Fault("unstable", {"runs": "10", "cv": "40"})
+    if result.spec.kind == "hold":  # what it counts, no noise can void
+        fault = Fault("wrong_output", {"what": "its tokens are not the model's"})
+    return msgspec.structs.replace(
+        result, singles=(), load_pairs=(), flood=None, quality=None, faults=(fault,)
+    )
+
+
 _WORDS: dict[Case, Literal["pass", "fail", "inconclusive", "invalid"]] = {
     "pass": "pass",
     "fail": "fail",
     "straddle": "inconclusive",
     "noisy": "invalid",
     "fault": "invalid",
+    "flooded": "fail",
 }
 
 
@@ -262,6 +283,11 @@ def make_verdict(
     stage: str = "pendulum", case: Case = "pass", crowns: tuple[str, ...] = ("time",)
 ) -> Verdict:
     """The verdict of `make_result(stage, case)`, written by hand and not by the judge."""
+    if stage in ("abyss", "paging"):
+        import canned_memory_verdicts as written
+
+        write = written.abyss_verdict if stage == "abyss" else written.paging_verdict
+        return write(case, crowns)
     word = _WORDS[case]
     if stage == "gate":
         word = "pass" if word in ("pass", "fail") else word

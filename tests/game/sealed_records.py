@@ -33,6 +33,28 @@ def make_record(
     )
 
 
+def a_climb(*halls: str) -> tuple[Record, ...]:
+    """Each of `halls` passed under a seal; the abyss flooded as well."""
+    records: list[Record] = []
+    for number, stage in enumerate(halls):
+        value, truth = SEALS[stage]
+        guess = GuessRecord(value, truth, 1.0, True)
+        records.append(make_record(stage, "pass", number=2 * number, guess=guess))
+        if stage == "abyss":
+            shown = GuessRecord(value, truth, 1.0, None)
+            records.append(make_record(stage, "flooded", number=2 * number + 1, guess=shown))
+    return tuple(records)
+
+
+SEALS: dict[str, tuple[float | str, float | str]] = {
+    "gate": ("bandwidth", "bandwidth"),
+    "pendulum": (19.3, 19.3),
+    "abyss": (47.2, 47.2),
+    "paging": (45.4, 45.4),
+}
+"""(guess, truth) of a player who is always right."""
+
+
 def a_journey() -> tuple[Record, ...]:
     """The gate guessed wrongly, the pendulum failed once and then passed."""
     wrong = GuessRecord("compute", "bandwidth", 0.0, False)

@@ -11,7 +11,8 @@ from game.outcome import Outcome
 from saves.documents import GuessRecord
 from story.loader import load_stages
 
-STAGE = next(stage for stage in load_stages() if stage.id == "pendulum")
+STAGES = {stage.id: stage for stage in load_stages()}
+STAGE, ABYSS = STAGES["pendulum"], STAGES["abyss"]
 
 
 def outcome(case: str, truth: float | None = 34.0) -> Outcome:
@@ -135,3 +136,98 @@ def test_what_is_on_record_is_known() -> None:
 def test_hints_stop_at_three() -> None:
     attempt = at_forge()
     assert [attempt.take_hint() for _ in range(5)] == [1, 2, 3, 3, 3]
+
+
+def fallen(*cases: str, met: bool = False, scarred: bool = False) -> Attempt:
+    """A visit to the abyss in which these trials were judged, one after the other."""
+    attempt = Attempt(ABYSS, met=met, scarred=scarred)
+    attempt.move("guess")
+    attempt.seal(40.0)
+    for case in cases:
+        attempt.move("forge")
+        attempt.move("trial")
+        verdict = make_verdict("abyss", case)  # type: ignore[arg-type]
+        attempt.judged(Outcome("abyss", {}, verdict, None, None, None, 0, 0))
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("case", "scene"),
+    [("pass", "passed"), ("fail", "failed"), ("flooded", "scar"), ("fault", "undecided")],
+)
+def test_a_flood_is_told_by_the_scene_of_the_scar(case: str, scene: str) -> None:
+    assert fallen(case).aftermath_scene == scene
+
+
+def test_a_flood_in_a_hall_that_demands_none_has_only_failed() -> None:
+    attempt = at_forge()
+    attempt.move("trial")
+    flooded = make_verdict("abyss", "flooded")
+    attempt.judged(Outcome("pendulum", {}, flooded, None, None, None, 0, 0))
+    assert attempt.flooded and attempt.aftermath_scene == "failed" and not attempt.complete
+
+
+def test_a_pass_leads_into_the_descent_and_from_there_only_to_the_forge() -> None:
+    attempt = fallen("pass")
+    assert attempt.descending and not attempt.complete
+    attempt.move("aftermath")
+    with pytest.raises(FlowError, match="scar is left"):
+        attempt.move("insight")
+    attempt.move("descent")
+    for room in ("insight", "trial", "verdict", "aftermath"):
+        with pytest.raises(FlowError):
+            attempt.move(room)  # type: ignore[arg-type]
+    attempt.move("forge")
+
+
+@pytest.mark.parametrize(
+    ("cases", "met", "scarred"),
+    [
+        (("pass", "flooded"), False, False),
+        (("flooded", "pass"), False, False),
+        (("flooded",), True, False),
+        (("pass",), False, True),
+        (("pass", "fail", "flooded"), False, False),
+        (("flooded",), True, True),
+        (("pass",), True, True),
+    ],
+)
+def test_goals_and_scar_open_the_insight_in_whichever_order_and_visit(
+    cases: tuple[str, ...], met: bool, scarred: bool
+) -> None:
+    attempt = fallen(*cases, met=met, scarred=scarred)
+    assert attempt.complete and not attempt.descending
+    attempt.move("aftermath")
+    with pytest.raises(FlowError, match="descent"):
+        attempt.move("descent")
+    attempt.move("insight")
+
+
+@pytest.mark.parametrize(
+    ("cases", "met", "scarred"),
+    [
+        (("flooded",), False, False),
+        (("pass",), False, False),
+        (("fail",), True, True),
+        (("fault",), True, True),
+        (("pass", "fail"), False, True),
+        (("flooded", "flooded"), False, True),
+    ],
+)
+def test_nothing_less_opens_it(cases: tuple[str, ...], met: bool, scarred: bool) -> None:
+    attempt = fallen(*cases, met=met, scarred=scarred)
+    attempt.move("aftermath")
+    with pytest.raises(FlowError, match="passed and its scar is left"):
+        attempt.move("insight")
+    if not attempt.passed:
+        with pytest.raises(FlowError, match="follows a pass"):
+            attempt.move("descent")
+    attempt.move("forge")
+
+
+def test_a_hall_without_a_scar_has_no_descent() -> None:
+    attempt = judged("pass")
+    assert not attempt.descending
+    attempt.move("aftermath")
+    with pytest.raises(FlowError, match="descent"):
+        attempt.move("descent")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from statistics import median
 
+import msgspec
 import pytest
 from canned_engine import pair_events
+from canned_memory import account_events, make_hold
+from canned_serving import make_serve, pages_events
 from canned_trials import make_result
 
-from engine.messages import Progress, Step, TrialDone
+from engine.messages import Account, Progress, Step, TrialDone
 from game.measured import Measured, Rates, hear, settled, typical_run
 from game.roof_points import points_measured, shares_of_ceilings
 from game.rules.judge import judge
@@ -84,3 +87,50 @@ def test_shares_of_ceilings_are_least_time_over_time() -> None:
     carried, computed = shares_of_ceilings(work, 0.03, ceilings, "float32")
     assert carried == pytest.approx(work.bytes_moved / 40e9 / 0.03)
     assert computed == pytest.approx(work.flops / 0.18e12 / 0.03)
+
+
+def test_accounts_fold_to_the_latest_and_the_fullest_by_build() -> None:
+    known = Measured()
+    for event in account_events("pass"):
+        known = hear(known, event)
+    held = known.accounts["candidate"].held_bytes
+    assert held == 8 * 1031 * 11_880 and known.flood is None
+    less = msgspec.structs.replace(known.accounts["candidate"], held_bytes=held // 2)
+    known = hear(known, Account(1, "candidate", less))
+    assert known.accounts["candidate"].held_bytes == held // 2
+    assert known.crests["candidate"].held_bytes == held
+    assert "reference" not in known.accounts
+
+
+def test_a_flood_once_heard_stays() -> None:
+    known = Measured()
+    for event in account_events("flooded"):
+        known = hear(known, event)
+    assert known.flood is not None and known.flood.running == 7
+    assert hear(known, Progress(1, "quality", 0, 1)).flood == known.flood
+    result = make_hold("flooded")
+    assert settled(result).flood == result.flood
+    assert settled(result).accounts["candidate"] == result.flood.ledger
+
+
+def test_pages_fold_by_build_and_only_new_copies_are_fresh() -> None:
+    known = Measured()
+    for event in pages_events():
+        known = hear(known, event)
+    heard = known.pages["candidate"]
+    assert known.pages["reference"].pages.layout == "contiguous"
+    assert known.fresh["candidate"] == heard.pages.copied and heard.pages.copies == 2
+    known = hear(known, heard)
+    assert known.fresh["candidate"] == (), "nothing was copied since"
+    copied = (*heard.pages.copied, (9, 70))
+    later = msgspec.structs.replace(heard.pages, copies=3, copied=copied)
+    known = hear(known, msgspec.structs.replace(heard, pages=later))
+    assert known.fresh["candidate"] == ((9, 70),)
+    again = msgspec.structs.replace(heard.pages, copies=1, copied=((2, 3),))
+    known = hear(known, msgspec.structs.replace(heard, pages=again))
+    assert known.fresh["candidate"] == ((2, 3),), "a fresh load counts from nothing"
+
+
+def test_a_served_trial_settles_without_rates_of_single_requests() -> None:
+    known = settled(make_serve())
+    assert known.candidate == Rates() and known.accounts["candidate"].live_tokens > 0

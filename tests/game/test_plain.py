@@ -7,61 +7,10 @@ import re
 import pytest
 from canned_trials import make_build, make_result
 from canned_worker import CannedWorker
+from plain_script import play
 from rich.cells import cell_len
 
-from game.plain import PlainGame
-from game.plain_voice import WIDTH, Leave, wrapped
-from game.session import Session
-from story.loader import load_interface
-from story.schema import LANGUAGES
-
-
-class Script:
-    """A player who answers each kind of prompt from its own list, and leaves when it is empty.
-
-    Choices inside a scene are always answered with the first. What was asked and told is kept.
-    """
-
-    PROMPTS = {
-        "name": "plain.your_name",
-        "hall": "plain.which_hall",
-        "choice": "plain.seal_choice",
-        "dial": "plain.seal_dial",
-        "forge": "plain.forge_prompt",
-    }
-
-    def __init__(self, **answers: list[str]) -> None:
-        self.answers = {"name": ["Lin"], **answers}
-        self.told: list[str] = []
-
-    def kind(self, prompt: str) -> str:
-        for language in LANGUAGES:
-            interface = load_interface(language)
-            for kind, key in self.PROMPTS.items():
-                if prompt.startswith(interface.find(key).split("{")[0]):
-                    return kind
-        return "scene"
-
-    def read(self, prompt: str) -> str:
-        self.told.append(prompt)
-        kind = self.kind(prompt)
-        if kind == "scene":
-            return "1"
-        if not self.answers.get(kind):
-            raise Leave
-        return self.answers[kind].pop(0)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.told)
-
-
-async def play(home, worker: CannedWorker, **answers: list[str]) -> tuple[Session, Script]:
-    session = Session.open(home=home, make_client=worker.make)
-    script = Script(**answers)
-    assert await PlainGame(session, script.read, script.told.append).play() == 0
-    assert worker.stopped or not worker.starts
-    return session, script
+from game.plain_voice import WIDTH, wrapped
 
 
 def gate_result():
@@ -134,7 +83,7 @@ async def test_a_guess_off_the_dial_is_asked_again(tmp_path):
         dial=["-3", "lots", "30"],
         forge=["t", "b"],
     )
-    assert script.text.count("Seal your guess, a number") == 3
+    assert script.text.count("Seal your guess, from 1 to 300 times:") == 3
     assert [record.stage for record in session.records()] == ["gate"]
 
 

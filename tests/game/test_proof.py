@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from engine.trial import Bound
 from game.proof import claims, margin, prove
-from game.rules.verdict import GoalOutcome, Verdict
+from game.rules.verdict import GoalOutcome, Remark, Verdict
 from story.schema import Guess, Proof, Stage
 
 STAGE = Stage(
@@ -30,7 +31,8 @@ STAGE = Stage(
 
 
 def verdict(word: str, measured: float = 1.0) -> Verdict:
-    goal = GoalOutcome("tpot_ratio", "<=", 1.6, measured, (measured, measured), word == "pass")
+    interval = (measured * 0.99, measured * 1.01)
+    goal = GoalOutcome("tpot_ratio", "<=", 1.6, measured, interval, word == "pass")
     return Verdict(
         word=word,  # type: ignore[arg-type]
         goals=(goal,),
@@ -101,7 +103,25 @@ async def test_a_win_inside_the_noise_is_a_finding():
 
 
 def test_the_margin_is_that_of_the_nearest_goal():
-    far = GoalOutcome("a", ">=", 2.0, 4.0, (4, 4), True)
-    near = GoalOutcome("b", "<=", 1.1, 1.0, (1, 1), True)
-    assert margin([far, near]) == pytest.approx(math.log(1.1))
-    assert margin([]) == math.inf
+    far = GoalOutcome("a", ">=", 2.0, 4.0, (3.9, 4.1), True)
+    near = GoalOutcome("b", "<=", 1.1, 1.0, (0.99, 1.01), True)
+    counted = GoalOutcome("c", ">=", 8192, 8248, (8248, 8248), True)
+    assert margin([far, near, counted]) == pytest.approx(math.log(1.1))
+    assert margin([]) == margin([counted]) == math.inf
+
+
+@pytest.mark.parametrize("flooding", [True, False])
+async def test_a_hall_that_demands_a_scar_needs_a_build_that_leaves_it(flooding):
+    stage = msgspec.structs.replace(STAGE, scar="flood")
+
+    async def run(build):
+        batch = build.get("schedule.batch", 1)
+        seen = verdict("pass" if batch >= 8 else "fail")
+        if flooding and batch == 2:
+            seen = msgspec.structs.replace(seen, reasons=(Remark("flooded"),))
+        return seen, 0.01
+
+    proof = await prove(stage, run)
+    assert [trial.flooded for trial in proof.trials] == [False, flooding, False, False]
+    assert bool(proof.findings) is not flooding
+    assert all("demands a flood" in finding for finding in proof.findings)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.mask import visible
-from kernels.attention.paged import Pattern, Stack, attention
+from kernels.attention.paged import Pattern, Stack, attention, multiplies
 from kernels.attention.reference import attention as naive
 from kernels.attention.reference import paged_attention
 
@@ -152,3 +152,11 @@ def test_a_fault_stays_with_the_rows_whose_block_holds_it(fault: float, side: in
     got = attention(query, pattern, Pool(pool[0], stacks), Pool(pool[1], stacks))
     assert torch.equal(got[0], clean[0])
     assert not bool(torch.isfinite(got[1:]).all(dim=1).any())
+
+
+def test_half_precision_is_never_summed_as_it_is() -> None:
+    """256 weights of 1 times a value of 300 pass float16's largest number."""
+    assert multiplies(torch.float32, "cpu")
+    assert not multiplies(torch.float16, "cpu")
+    assert not multiplies(torch.int8, "cpu")
+    assert isinstance(multiplies(torch.bfloat16, "cpu"), bool)

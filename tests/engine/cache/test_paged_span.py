@@ -125,6 +125,28 @@ def test_nothing_of_free_blocks_or_other_rows_is_seen() -> None:
     assert not bool(torch.isfinite(got[1]).any())
 
 
+def test_large_values_survive_half_precision() -> None:
+    case = draw_tables(random.Random(0), [256], 256)
+    storage = KVStorage(1, 1, 1, 256, 8, 0, torch.float16)
+    rows = torch.arange(256)
+    large = torch.full((256, 1, 8), 300.0, dtype=torch.float16)
+    storage.write(0, rows, torch.zeros_like(large), large)
+    span = PagedSpan(storage, pairs_of(case), [256], None, torch.float16)
+    got = span.attend(0, torch.ones(1, 2, 8, dtype=torch.float16))
+    assert torch.equal(got, torch.full((1, 16), 300.0, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_bfloat16_with_and_without_products_of_its_own(
+    supported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "kernels.attention.paged.multiplies",
+        lambda dtype, device: dtype == torch.float32 or supported,
+    )
+    assert largest_error([70, 33, 48], 16, dtype=torch.bfloat16) <= TOLERANCE[torch.bfloat16]
+
+
 def test_the_form_is_named_by_the_block_size() -> None:
     assert decode_form(FEWEST_PLACES - 1) == "paged-vectors"
     assert decode_form(FEWEST_PLACES) == "paged-queries"

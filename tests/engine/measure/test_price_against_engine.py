@@ -106,7 +106,7 @@ def priced(model: Llama, config: EngineConfig) -> Price:
 # Memory
 
 
-@pytest.mark.parametrize(("number", "bits"), enumerate([0, 16, 8, 4]))
+@pytest.mark.parametrize(("number", "bits"), [*enumerate((0, 16, 8, 4))])
 @pytest.mark.parametrize(("layout", "block"), LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_predicted_memory_is_within_two_percent_of_the_engines_account(

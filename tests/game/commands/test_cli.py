@@ -80,7 +80,7 @@ def test_the_json_of_a_trial_has_the_documented_keys(machine, capsys):
         (["trial", "pendulum", "--guess", "many"], "many"),
         (["trial", "gate", "--guess", "banana"], "bandwidth"),
         (["trial", "pendlum"], "pendulum"),
-        (["trial", "abyss"], "abyss"),
+        (["trial", "loom"], "open: gate, pendulum, abyss, paging"),
         (["trial"], "STAGE"),
         (["trail", "pendulum"], "trial"),
         (["trial", "pendulum", "--device", "tpu"], "cpu"),
@@ -182,3 +182,103 @@ def test_every_command_can_be_imported_and_explains_itself(machine, capsys):
     for name in cli.COMMANDS:
         assert cli.run([name, "--help"]) == 0
         assert "Usage" in capsys.readouterr().out
+
+
+FLOOD = ["trial", "abyss", "--set", "batch=8", "--guess", "40 MB"]
+
+
+def test_a_flood_exits_1_with_its_account_in_json(machine, capsys):
+    machine(make_result("abyss", "flooded"))
+    assert cli.run([*FLOOD, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "fail" and told["bound_by"] == "capacity"
+    assert told["remarks"][0]["code"] == "flooded"
+    flood = told["flood"]
+    assert flood["asked_bytes"] == 1032 * 23_040 > flood["free_bytes"]
+    assert (flood["running"], flood["requests"], flood["fits"]) == (7, 8, 7)
+    account = flood["ledger"]
+    assert sum(account["parts"].values()) <= account["budget"] == told["memory"]["budget_bytes"]
+    assert [goal["holds"] for goal in told["goals"]] == [False, None]
+    assert told["load"] is None and told["scar"] is True and len(told["record"]) == 64
+
+
+def test_a_flood_is_told_in_lines(machine, capsys):
+    machine(make_result("abyss", "flooded"))
+    assert cli.run([*FLOOD, "--lang", "en"]) == 1
+    told = capsys.readouterr().out
+    assert "The vessel broke" in told and "scar that the hall demands" in told
+    assert "weights 326 MB" in told and "not measured" in told
+    assert "[" not in told.replace("[x]", "")  # no key without words, no interval without runs
+
+
+def test_a_practice_flood_leaves_no_scar(machine, capsys):
+    machine(make_result("abyss", "flooded"))
+    assert cli.run(["trial", "abyss", "--set", "batch=8", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["scar"] is False
+    assert cli.run(["stages", "--json"]) == 0
+    (row,) = [row for row in json.loads(capsys.readouterr().out)["stages"] if row["id"] == "abyss"]
+    assert row["scar"] == {"demanded": "flood", "record": None}
+
+
+def test_stages_show_the_scar_and_whether_the_goals_were_met(machine, capsys):
+    machine(make_result("abyss", "flooded"))
+    assert cli.run(["stages"]) == 0
+    assert "to come" in capsys.readouterr().out
+    assert cli.run([*FLOOD, "--json"]) == 1
+    record = json.loads(capsys.readouterr().out)["record"]
+    assert cli.run(["stages"]) == 0
+    assert "left" in capsys.readouterr().out
+    assert cli.run(["stages", "--json"]) == 0
+    (row,) = [row for row in json.loads(capsys.readouterr().out)["stages"] if row["id"] == "abyss"]
+    assert row["scar"]["record"] == record and row["goals_met"] is False
+
+
+@pytest.mark.parametrize(("case", "status"), [("pass", 0), ("fail", 1), ("straddle", 3)])
+def test_a_served_trial_tells_both_builds_by_kind_of_request(machine, capsys, case, status):
+    machine(make_result("paging", case), make_result("paging", case))
+    assert cli.run(["trial", "paging", "--json"]) == status
+    told = json.loads(capsys.readouterr().out)
+    assert told["flood"] is None and told["load"]["requests"] == 16
+    assert told["load"]["loads"] == told["pairs"] == (32 if case == "straddle" else 8)
+    for build in ("candidate", "reference"):
+        figures = told["load"][build]
+        kinds = {kind["kind"]: kind for kind in figures["kinds"]}
+        assert set(kinds) == {"chat", "document"}
+        assert kinds["document"]["prompt_tokens"] > kinds["chat"]["prompt_tokens"]
+        for kind in kinds.values():
+            assert 0 <= kind["queueing"] < kind["ttft"] and kind["itl"] >= kind["tpot"] > 0
+        assert 0 < figures["memory_use"] <= 1
+    assert told["metrics"]["memory_use"] == pytest.approx(
+        told["load"]["candidate"]["memory_use"], rel=1e-6
+    )
+    assert cli.run(["trial", "paging", "--lang", "en"]) == status
+    lines = capsys.readouterr().out
+    assert "short chats" in lines and "long documents" in lines and "TTFT" in lines
+
+
+def test_what_the_vessel_can_never_hold_exits_2_before_the_run(machine, capsys):
+    worker = machine()
+    assert cli.run(["trial", "abyss", "--set", "precision=float32"]) == 2
+    told = capsys.readouterr()
+    assert "bfloat16" in told.err and "Traceback" not in told.err + told.out
+    assert not any(type(command).__name__ == "RunTrial" for command in worker.commands)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trial", "abyss", "--set", "bits=5"], "nearest: 4"),
+        (["trial", "abyss", "--set", "budget=400"], "memory.budget cannot be set in this hall"),
+        (["trial", "abyss", "--guess", "40%"], "18 MB"),
+        (["trial", "abyss", "--set", "prompt=20000"], "context"),
+        (["trial", "paging", "--set", "block_size=300"], "nearest: 256"),
+        (["trial", "paging", "--set", "prefix_sharing=on"], "paged"),
+        (["trial", "paging", "--set", "layout=page"], "nearest: paged"),
+    ],
+)
+def test_bad_builds_of_memory_exit_2_and_name_what_would_be_right(machine, capsys, arguments, said):
+    worker = machine()
+    assert cli.run(arguments) == 2
+    told = capsys.readouterr()
+    assert said in told.err and "Traceback" not in told.err + told.out
+    assert not any(type(command).__name__ == "RunTrial" for command in worker.commands)

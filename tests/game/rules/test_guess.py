@@ -62,6 +62,48 @@ def test_numbers_are_read_with_or_without_a_times_sign(text: str, value: float) 
     assert parse_guess(text, DIAL) == value
 
 
+MEGABYTES = Guess(kind="dial", metric="kv_request_mb", low=1, high=10_000)
+PERCENT = Guess(kind="dial", metric="reference_use", low=1, high=100)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "value"),
+    [
+        ("47", MEGABYTES, 47.0),
+        ("47 MB", MEGABYTES, 47.0),
+        ("4.7e1mb", MEGABYTES, 47.0),
+        ("47兆", MEGABYTES, 47.0),
+        ("1,024 MB", MEGABYTES, 1024.0),
+        ("40%", PERCENT, 40.0),
+        ("40 ％", PERCENT, 40.0),
+        ("40 percent", PERCENT, 40.0),
+    ],
+)
+def test_a_dials_own_unit_may_be_written_after_the_number(
+    text: str, rule: Guess, value: float
+) -> None:
+    assert parse_guess(text, rule) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "example"),
+    [
+        ("47 GB", MEGABYTES, "18 or 18 MB"),
+        ("47x", MEGABYTES, "18 or 18 MB"),
+        ("40 MB", PERCENT, "18 or 18%"),
+        ("18 MB", DIAL, "18 or 18x"),
+        ("1,02", MEGABYTES, "1 to 10000"),
+        ("1,0,24", MEGABYTES, "1 to 10000"),
+        ("20000 MB", MEGABYTES, "1 to 10000"),
+    ],
+)
+def test_a_number_in_another_unit_is_not_taken_for_one_in_this(
+    text: str, rule: Guess, example: str
+) -> None:
+    with pytest.raises(GuessError, match=example):
+        parse_guess(text, rule)
+
+
 @pytest.mark.parametrize(
     "text", ["", "x", "18y", "eighteen", "0", "301", "-5", "1e999", "nan", "inf", "18 19", "1_0"]
 )

@@ -23,8 +23,9 @@ WRONG = GuessRecord("compute", "bandwidth", 0.0, False)
 
 
 def row_of(app: LatencyWallApp, name: str) -> str:
-    return next(line for line in grid(app) if name in line and ("sealed" in line or "open" in line
-                or "passed" in line))  # fmt: skip
+    """The row of the hall `name`, which another's row may name too: what opens it."""
+    return next(line for line in grid(app) if line.lstrip(" .▸•◦").startswith(name)
+                and any(word in line for word in ("sealed", "open", "passed")))  # fmt: skip
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -55,6 +56,36 @@ async def test_a_row_tells_state_crowns_best_figures_and_debt(tmp_path: Path) ->
         ]  # fmt: skip
         assert row_of(app, "Bronze Gate").split()[-4:] == ["passed", "guess:", "compute", "+5"]
         assert "latency debt 6" in grid(app)[0]
+
+
+async def test_halls_of_memory_tell_what_was_held_and_the_scar(tmp_path: Path) -> None:
+    """8,248 tokens and 1.62 x at 96.9 %, as canned; the flood stands beside the pass."""
+    records = (
+        *a_journey(),
+        make_record("abyss", number=20, guess=GuessRecord(60.0, 47.2, 1.27, True)),
+        make_record("abyss", "flooded", number=21, guess=GuessRecord(60.0, 47.2, 1.27, None)),
+        make_record("paging", number=30, guess=GuessRecord(40.0, 45.4, 1.13, True)),
+    )
+    for language, scar in (("en", "scar"), ("zh", "刻痕")):
+        app = LatencyWallApp(make_session(tmp_path / language, language, records=records))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("enter")
+            lines = grid(app)[:12]
+            abyss = next(line for line in lines if "8,248" in line)
+            assert scar in abyss and abyss.index("8,248") < abyss.index(scar)
+            assert sum(scar in line for line in lines) == 1
+            assert any("1.6 x" in line and "97 %" in line for line in lines)
+
+
+async def test_a_hall_whose_scar_is_still_asked_says_so(tmp_path: Path) -> None:
+    passed = make_record("abyss", number=20, guess=GuessRecord(60.0, 47.2, 1.27, True))
+    session = make_session(tmp_path, "en", records=(*a_journey(), passed))
+    session.stand_at("abyss")
+    app = LatencyWallApp(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("enter")
+        assert isinstance(app.screen, MapScreen) and app.screen.stage.id == "abyss"
+        assert "open" in row_of(app, "Memory Abyss") and "a scar is still asked" in text_of(app)
 
 
 async def test_columns_of_the_rows_agree(tmp_path: Path) -> None:

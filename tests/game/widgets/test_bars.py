@@ -11,9 +11,10 @@ from engine.trial import Work
 from game.roof_points import floors
 from game.widgets.abba import draw_order, letters, place_of
 from game.widgets.bars import Part, draw_bar, draw_stack, fill_dots, stack_edges
+from game.widgets.figures import size
 from game.widgets.ink import cells, plain
 from game.widgets.knob_row import KnobRow, Stop, draw_knob
-from game.widgets.price_panel import PriceWords, draw_memory, draw_phase
+from game.widgets.price_panel import PriceWords, VesselWords, draw_memory, draw_phase, draw_vessel
 
 
 @given(st.floats(0, 1), st.integers(1, 200))
@@ -99,3 +100,29 @@ def test_memory_names_every_part_and_the_sum() -> None:
     lines = draw_memory({"weights": 269_000_000, "kv": 3_500_000}, 272_500_000, WORDS, 40)
     text = "\n".join(plain(line) for line in lines)
     assert "272 MB" in text and "weights 269 MB" in text and "KV 3.5 MB" in text
+
+
+PARTS = {"weights": 300, "kv": 120, "activations": 20, "scratch": 0}
+OF = VesselWords(of="440 of 500", over="over the rim")
+
+
+@given(st.integers(0, 2000), st.integers(30, 120), st.booleans())
+def test_the_rim_is_always_on_the_bar_and_violet_only_beyond_it(
+    asked: int, width: int, ascii_only: bool
+) -> None:
+    lines = draw_vessel(PARTS, asked, 500, WORDS, OF, width, ascii_only)
+    head, bar, *figures = lines
+    assert cells(bar) == width and plain(bar).count("|") >= 1
+    over = 440 + asked > 500
+    assert (head[-1].ink == "danger") == over
+    assert any(run.ink == "spill" for run in bar) == over
+    told = "  ".join(plain(line) for line in figures)
+    assert (f"over the rim {size(asked - 60)}" in told) == over
+
+
+def test_the_rim_stands_where_the_budget_is() -> None:
+    """500 of 540 in all: 92.6 % of 100 cells."""
+    _, bar, *_ = draw_vessel(PARTS, 0, 500, WORDS, OF, 100)
+    assert abs(plain(bar).index("|") - 92.6) <= 1
+    filled = plain(bar).replace("⠄", " ").rstrip().rstrip("|").rstrip()
+    assert abs(len(filled) - 440 / 540 * 100) <= 1

@@ -90,3 +90,24 @@ def test_names_in_both_scripts_stay_aligned(width: int) -> None:
     assert len(lines) == 3 and {cells(line) for line in lines[:2]} == {width}
     places = {cell_len(plain(line).split("|")[0]) for line in lines[:2]}
     assert len(places) == 1, "the bounds stand in one column"
+
+
+def test_what_was_counted_is_a_point_and_what_was_timed_a_bar() -> None:
+    """Braille dots of the line's first and fourth row belong to an interval's edges alone."""
+    timed = GoalOutcome("tpot_ratio", "<=", 1.6, 1.0, (0.9, 1.1), True)
+    counted = GoalOutcome("live_tokens", ">=", 8192, 8256, (8256, 8256), True)
+
+    def edges(goal: GoalOutcome) -> int:
+        text = plain(draw_goal(GoalRow(goal, "", "", "", ""), 2.0, 60))
+        return sum(bool(ord(sign) - 0x2800 & 0x09) for sign in text if sign >= "\u2800")
+
+    assert edges(timed) == 2 and edges(counted) == 0
+
+
+def test_a_goal_never_measured_has_a_bound_and_no_place() -> None:
+    missing = GoalOutcome("kl", "<=", 0.01, 0.0, (0.0, 0.0), None)
+    row = GoalRow(missing, "KL", "<= 0.01", "-", "not measured", measured_at_all=False)
+    counted = GoalOutcome("live_tokens", ">=", 8192, 7175, (7175, 7175), False)
+    lines = draw_goals([GoalRow(counted, "held", ">= 8,192", "7,175", "broken"), row], 80, "bound")
+    assert "o" not in plain(lines[1]).replace("not measured", "") and "|" in plain(lines[1])
+    assert "/ 2" in plain(lines[2]), "what was not measured does not stretch the scale"
