@@ -57,7 +57,7 @@ class RunSample(_Value, frozen=True):
     decode steps, each giving `batch` tokens, so a request's ITL list is `step_seconds`.
     `prefill_seconds` covers every request's prompt; `other_seconds` is what neither phase claims
     (tokenising, sampling set-up). Wall = prefill + sum(steps) + other. `peak_live_tokens` are the
-    most tokens whose keys and values the cache held at once, between two passes (0: not counted).
+    most tokens whose keys and values the cache held at once (0: not counted).
     """
 
     batch: int

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from msgspec.structs import replace
 
 from engine.config import EngineConfig
 from engine.measure.reporter import Reporter, Side
@@ -139,10 +140,18 @@ class Harness(ABC):
         self._hit_tokens += counters.cached_tokens
 
     def _watch_memory(self) -> None:
-        """Between steps: keep the account of the fullest moment, and tell the present one."""
+        """Between steps: keep the account of the fullest moment, and tell the present one.
+
+        The fullest moment of all is within a pass whose requests end with it: that is counted.
+        """
         held = self.engine.held_tokens
         if held > self._most_held:
             self._most_held = held
             self.ledger = self.engine.ledger()
+        most = self.engine.most_held_tokens
+        if self.ledger is not None and most > self.ledger.live_tokens > 0:
+            each = self.ledger.held_bytes // self.ledger.live_tokens
+            self.ledger = replace(self.ledger, live_tokens=most, held_bytes=most * each)
+            self._most_held = most
         if self._build.tell_memory:
             self._desk.account(self.side, self.engine.ledger)

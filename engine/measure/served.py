@@ -152,11 +152,11 @@ class _Passes:
         self.counts[step.phase] += 1
         self.prefill_rows += step.rows if step.phase == "prefill" else 0
         self.preemptions += len(step.preempted)
-        held, running = engine.held_tokens, engine.running
-        self.held += held
+        running = engine.running
+        self.held += engine.held_tokens
         self.reserved += engine.reserved_tokens
         self.running += running
-        self.peak_held = max(self.peak_held, held)
+        self.peak_held = engine.most_held_tokens
         self.most_running = max(self.most_running, running, len(step.sequence_ids))
 
     @property

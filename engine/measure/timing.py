@@ -54,6 +54,9 @@ class TimedEngine(Protocol):
     @property
     def held_tokens(self) -> int: ...
 
+    @property
+    def most_held_tokens(self) -> int: ...
+
     def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int: ...
 
     def step(self) -> StepSeen: ...
@@ -124,8 +127,7 @@ def run_episode(
     """Start every prompt together, run to the last token, and time each step.
 
     The output length is fixed (end-of-text is ignored) and greedy. The run starts when the first
-    request is handed in and ends with the last step. `other_seconds` is what lies between steps;
-    there, too, the tokens held are counted.
+    request is handed in and ends with the last step. `other_seconds` is what lies between steps.
 
     Raises:
         OutputFault: a request did not get exactly `output_tokens` tokens.
@@ -135,7 +137,6 @@ def run_episode(
     engine.reset()
     outputs: dict[int, list[int]] = {}
     first_token: dict[int, int] = {}
-    peak = 0
     spent: dict[Phase, list[int]] = {"prefill": [], "decode": []}
     with collector_off():
         start = clock()
@@ -150,7 +151,6 @@ def run_episode(
             for request, token in seen.tokens.items():
                 first_token.setdefault(request, ended)
                 outputs[request].append(token)
-            peak = max(peak, engine.held_tokens)
             if on_step is not None:
                 on_step(seen.phase, len(spent[seen.phase]))
     given = tuple(tuple(tokens) for tokens in outputs.values())
@@ -167,7 +167,7 @@ def run_episode(
         other_seconds=(wall - prefill - decode) / 1e9,
         wall_seconds=wall / 1e9,
         output_digest=output_digest(given),
-        peak_live_tokens=peak,
+        peak_live_tokens=engine.most_held_tokens,
     )
     check_sample(sample)
     return Episode(sample, tuple(tuple(prompt) for prompt in prompts), given)

@@ -91,6 +91,7 @@ class Engine:
         )
         self._sampler = Sampler()
         self._tally = Tally()
+        self._most_held = 0
         self._attention = attention_path(model, self.plan, config.cache.bits)
 
     # Requests
@@ -130,6 +131,7 @@ class Engine:
             for piece in plan.pieces:
                 self._drop(piece.sequence.id, spoiled=True)
             raise
+        self._most_held = max(self._most_held, self._cache.held_tokens)
         return self._postprocess(plan, self._draw(plan, scores))
 
     @property
@@ -154,6 +156,7 @@ class Engine:
         self._cache.clear()
         self._cache.check_integrity()
         self._tally = Tally()
+        self._most_held = 0
 
     # Account
 
@@ -191,6 +194,12 @@ class Engine:
     def held_tokens(self) -> int:
         """Distinct tokens of running requests in the cache."""
         return self._cache.held_tokens
+
+    @property
+    def most_held_tokens(self) -> int:
+        """The most `held_tokens` during any pass since the last reset: a request that ends with a
+        pass was held while it ran."""
+        return self._most_held
 
     @property
     def reserved_tokens(self) -> int:

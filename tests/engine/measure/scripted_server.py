@@ -65,6 +65,7 @@ class ScriptedServer:
     def reset(self) -> None:
         self.resets += 1
         self.steps = 0
+        self.most_held_tokens = 0
         self.line: dict[int, Request] = {}
         self.live: dict[int, Request] = {}
         self.counts = {"prompt_tokens": 0, "cached_tokens": 0, "prefilled_tokens": 0}
@@ -105,6 +106,9 @@ class ScriptedServer:
         for number in ids:
             request = self.live[number]
             request.given += 1
+        self.most_held_tokens = max(self.most_held_tokens, self.held_tokens)
+        for number in ids:
+            request = self.live[number]
             if request.given == request.limit:
                 del self.live[number]
         return StepOutput(phase, ids, rows, dict.fromkeys(ids, 7), (), {}, admitted, preempted=())

@@ -88,6 +88,10 @@ class FakeEngine:
         return sum(map(len, self.prompts)) + sum(self.given.values()) - len(self.given)
 
     @property
+    def most_held_tokens(self) -> int:
+        return sum(map(len, self.prompts)) + sum(self.given.values()) - len(self.given)
+
+    @property
     def counters(self) -> EngineCounters:
         prompts = sum(map(len, self.prompts))
         return EngineCounters(prompt_tokens=prompts, prefilled_tokens=prompts)

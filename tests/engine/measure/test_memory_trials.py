@@ -105,11 +105,11 @@ def test_a_hold_trial_repeats_its_build_and_counts_what_lives(
     bench = holding()
     result = bench.hold()
     assert len(result.singles) == 6 and result.pairs == () and result.load_pairs == ()
-    # Between passes: 4 prompts of 32 and, before the last step, 2 of 4 answers' tokens in each.
-    assert {run.peak_live_tokens for run in result.singles} == {4 * (32 + 2)}
-    assert result.ledger is not None and result.ledger.live_tokens == 136
+    # In the last pass: 4 prompts of 32, and all but the last of 4 answers' tokens in each.
+    assert {run.peak_live_tokens for run in result.singles} == {4 * (32 + 3)}
+    assert result.ledger is not None and result.ledger.live_tokens == 140
     assert result.flood is None and result.faults == ()
-    assert point_estimates(Evidence.of(result))["live_tokens"] == 136
+    assert point_estimates(Evidence.of(result))["live_tokens"] == 140
 
 
 def test_the_reference_of_a_hold_trial_is_accounted_for_and_never_run(

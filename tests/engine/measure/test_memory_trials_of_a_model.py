@@ -62,11 +62,11 @@ def test_a_real_hold_trial_counts_what_its_cache_holds(
     build = VESSEL | {"schedule.batch": 6, "cache.bits": bits}
     result = tiny_runner([]).run(1, held(build, repeats=2, quality=bits == 8))
     assert result.faults == () and result.flood is None and len(result.singles) == 2
-    assert {run.peak_live_tokens for run in result.singles} == {6 * (32 + 2)}
+    assert {run.peak_live_tokens for run in result.singles} == {6 * (32 + 3)}
     model = tiny_config()
     vector = {0: 2 * model.head_dim, 8: model.head_dim + 2, 4: model.head_dim // 2 + 4}[bits]
     token = 2 * model.layers * model.kv_heads * vector
-    assert result.ledger is not None and result.ledger.held_bytes == 204 * token
+    assert result.ledger is not None and result.ledger.held_bytes == 210 * token
     assert result.memory.allocated["kv"] == 6 * 36 * token
     assert result.memory.predicted_bytes == pytest.approx(result.memory.allocated_bytes, rel=0.02)
     points = point_estimates(Evidence.of(result))

@@ -57,6 +57,10 @@ class ScriptedEngine:
         """Two a prompt, and a token given a step ago, of the requests that have begun."""
         return sum(1 + len(tokens) for tokens in self.requests.values() if tokens)
 
+    @property
+    def most_held_tokens(self) -> int:
+        return self.held_tokens  # nothing leaves before the next reset
+
     def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
         self.clock.pass_ms(self.adding_ms)
         self.params = params
