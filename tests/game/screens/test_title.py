@@ -211,4 +211,5 @@ async def test_the_debt_is_told_in_the_door(tmp_path: Path) -> None:
     app = LatencyWallApp(make_session(tmp_path, "en", records=a_journey()))
     async with app.run_test(size=(80, 24)):
         # 5 for the wrong choice, 1 for the far dial, 2 for the failed trial, -2 for two crowns.
-        assert "Debt 6   Nascent Soul IV, middle" in text_of(app)
+        # Two of the twelve crowns that the built halls hold are too few for the middle stage.
+        assert "Debt 6   Nascent Soul IV, early" in text_of(app)
