@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from statistics import fmean
-from typing import Literal
 
 from engine.load import RequestKind
 from engine.machine import Ceilings
@@ -88,16 +87,6 @@ def wall_a_token(sample: LoadSample) -> float:
 
 
 # Against the machine
-
-
-def load_time_share(sample: LoadSample, phase: Literal["prefill", "decode", "other"]) -> float:
-    """Share of the load's wall time that one phase took; the three sum to 1."""
-    seconds = {
-        "prefill": sample.prefill_seconds,
-        "decode": sample.decode_seconds,
-        "other": sample.other_seconds,
-    }[phase]
-    return seconds / sample.wall_seconds
 
 
 def load_phase_seconds(sample: LoadSample, phase: Phase) -> float:

@@ -16,7 +16,6 @@ from typing import Literal
 from engine.intervals import Samples
 from engine.load_metrics import (
     load_ceiling_share,
-    load_time_share,
     load_tpot,
     load_ttft,
     memory_use,
@@ -254,9 +253,9 @@ _PER_LOAD: Mapping[str, Callable[[LoadSample], float]] = {
     "prefix_hit_rate": prefix_hit_rate,
     "queueing": queueing,
     "recomputed_share": recomputed_share,
-    "decode_time_share": lambda load: load_time_share(load, "decode"),
-    "prefill_time_share": lambda load: load_time_share(load, "prefill"),
-    "other_time_share": lambda load: load_time_share(load, "other"),
+    "decode_time_share": lambda load: time_share(load, "decode"),
+    "prefill_time_share": lambda load: time_share(load, "prefill"),
+    "other_time_share": lambda load: time_share(load, "other"),
 }
 
 _CEILING: Mapping[str, Phase] = {

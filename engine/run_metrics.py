@@ -13,7 +13,7 @@ from typing import Literal
 
 from engine.machine import Ceilings
 from engine.roofline import FLOOR_SLACK, PHASES, MetricError, Phase, phase_floor
-from engine.trial import PhaseWork, RunSample
+from engine.trial import LoadSample, PhaseWork, RunSample
 
 
 def ttft(sample: RunSample) -> float:
@@ -57,8 +57,10 @@ def decode_cost_ratio(sample: RunSample) -> float:
     return tpot(sample) * prefill_throughput(sample)
 
 
-def time_share(sample: RunSample, phase: Literal["prefill", "decode", "other"]) -> float:
-    """Share of the run's wall time that one phase took; the three sum to 1."""
+def time_share(
+    sample: RunSample | LoadSample, phase: Literal["prefill", "decode", "other"]
+) -> float:
+    """Share of a run's or a load's wall time that one phase took; the three sum to 1."""
     seconds = {
         "prefill": sample.prefill_seconds,
         "decode": sample.decode_seconds,

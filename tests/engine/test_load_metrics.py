@@ -14,7 +14,6 @@ from engine.load_metrics import (
     load_ceiling_share,
     load_faster_than_physics,
     load_phase_seconds,
-    load_time_share,
     load_tpot,
     load_ttft,
     mean_work,
@@ -30,6 +29,7 @@ from engine.load_metrics import (
 )
 from engine.machine import Ceilings
 from engine.metrics import Evidence, MetricError, noise_variation, point_estimates, samples
+from engine.run_metrics import time_share
 from engine.trial import (
     Flood,
     Ledger,
@@ -91,7 +91,7 @@ def test_a_load_s_figures() -> None:
     assert prefix_hit_rate(load()) == 16 / 100
     assert recomputed_share(load(recomputed_tokens=21)) == 0.25
     assert wall_a_token(load()) == 5.0 / 105
-    shares = [load_time_share(load(), phase) for phase in ("prefill", "decode", "other")]  # type: ignore[arg-type]
+    shares = [time_share(load(), phase) for phase in ("prefill", "decode", "other")]  # type: ignore[arg-type]
     assert shares == pytest.approx([0.5, 0.4, 0.1])
 
 

@@ -8,29 +8,10 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from canned_trials import make_result
-from canned_worker import CannedWorker
 
 from engine.messages import RunTrial
 from game import cli
 from game.session import Session
-
-
-@pytest.fixture
-def machine(monkeypatch, tmp_path):
-    def use(*answers):
-        worker = CannedWorker(*answers)
-        original = Session.open.__func__
-
-        def opened(cls, **options):
-            options["home"] = tmp_path
-            return original(cls, **options, make_client=worker.make)
-
-        monkeypatch.setattr(Session, "open", classmethod(opened))
-        return worker
-
-    monkeypatch.setenv("LATENCY_WALL_HOME", str(tmp_path))
-    monkeypatch.setenv("LATENCY_WALL_CACHE", str(tmp_path / "cache"))
-    return use
 
 
 def specs(worker):
