@@ -38,7 +38,7 @@ def after(stage: str, case: Case) -> Facts:
 def test_the_build_says_how_its_cache_is_kept() -> None:
     told = stage_facts(STAGES["paging"], {"cache.layout": "paged"}, EMPTY)
     assert told["layout"] == "paged" and told["block_size"] == 16 and told["sharing"] == "off"
-    assert told["requests"] == 16 and told["system_tokens"] == 96 and told["kv_bits"] == "full"
+    assert told["requests"] == 12 and told["system_tokens"] == 150 and told["kv_bits"] == "full"
     narrow = stage_facts(STAGES["abyss"], {"cache.bits": 8, "schedule.batch": 5}, EMPTY)
     assert narrow["kv_bits"] == "8" and narrow["requests"] == 5 and narrow["scar"] is False
     assert not {"vessel_mb", "slots", "heads"} & set(narrow)  # the model is not met yet
@@ -51,7 +51,7 @@ def test_the_vessel_and_the_model_by_formula() -> None:
     assert (told["heads"], told["kv_heads"], told["gqa_factor"]) == (9, 3, 3)
     assert 350 < float(told["predicted_mb"]) < 380  # 326 of weights, 24 of KV, working memory
     assert told["slots"] == 7  # (511 - 326 - some 14) / (1,032 x 23,040 bytes) = 7.2
-    assert before("paging")["slots"] == 3  # (387 - 326 - some 8) / (688 x 23,040 bytes) = 3.4
+    assert before("paging")["slots"] == 2  # (366 - 326 - some 7) / (496 x 23,040 bytes) = 2.9
 
 
 @pytest.mark.parametrize(("bits", "token"), [(0, 23.04), (16, 23.04), (8, 11.88), (4, 6.48)])
