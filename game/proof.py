@@ -22,6 +22,8 @@ RunBuild = Callable[[Build], Awaitable[tuple[Verdict, float]]]
 
 MARGIN_FLOOR = 0.03
 MARGIN_NOISE = 1.5
+COUNTED = frozenset({"memory_use", "reference_use", "prefix_hit_rate", "recomputed_share"})
+"""Metrics that vary from load to load and never with the clock: noise cannot move them."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -55,12 +57,16 @@ class Proof(msgspec.Struct, frozen=True):
 def margin(goals: Iterable[GoalOutcome]) -> float:
     """How far, as a log ratio, the nearest goal lies from its bound (infinite for none).
 
-    A goal that is counted and not timed has no interval, and no noise to stay clear of.
+    A goal that is counted and not timed has no noise to stay clear of, whether it comes out the
+    same each time (it has no interval) or with the load that was drawn.
     """
     distances = [
         abs(math.log(goal.measured / goal.bound))
         for goal in goals
-        if goal.measured > 0 and goal.bound > 0 and goal.interval[0] != goal.interval[1]
+        if goal.metric not in COUNTED
+        and goal.measured > 0
+        and goal.bound > 0
+        and goal.interval[0] != goal.interval[1]
     ]
     return min(distances, default=math.inf)
 

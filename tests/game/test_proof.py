@@ -106,8 +106,9 @@ def test_the_margin_is_that_of_the_nearest_goal():
     far = GoalOutcome("a", ">=", 2.0, 4.0, (3.9, 4.1), True)
     near = GoalOutcome("b", "<=", 1.1, 1.0, (0.99, 1.01), True)
     counted = GoalOutcome("c", ">=", 8192, 8248, (8248, 8248), True)
-    assert margin([far, near, counted]) == pytest.approx(math.log(1.1))
-    assert margin([]) == margin([counted]) == math.inf
+    drawn = GoalOutcome("memory_use", ">=", 0.9, 0.91, (0.905, 0.915), True)
+    assert margin([far, near, counted, drawn]) == pytest.approx(math.log(1.1))
+    assert margin([]) == margin([counted, drawn]) == math.inf
 
 
 @pytest.mark.parametrize("flooding", [True, False])
