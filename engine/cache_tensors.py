@@ -17,7 +17,7 @@ from engine.model.config import ModelConfig
 
 FEWEST_PLACES = 4
 """Blocks below this size are gathered vector by vector; the engine's own figure."""
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 4 << 20
 """Blocks not read in place are made in float32 this much at a time; the engine's own figure."""
 DENSEST = 1.25
 """Blocks are read as a range where it is at most this much longer; the engine's own figure."""
@@ -122,11 +122,15 @@ class CacheTensors:
         return numbers * _INDEX
 
     def _over_blocks_held(self, single: Pass) -> int:
-        """Each item's query, each query's items, where they begin; and the mask of open blocks."""
-        items = self._reach(single)[0] * self.kv_heads
-        whole = all(part.end % self.block_size == 0 for part in single) and self.window is None
-        mask = 0 if whole else items * self.block_size * _FLOAT
-        return (2 * items + _rows(single) * self.kv_heads) * _INDEX + mask
+        """Each item's query, each query's items and where they begin, the items themselves; a line
+        for every cell and a cell for every line; and the mask of what a row does not see."""
+        items, rows = self._reach(single)[0] * self.kv_heads, _rows(single)
+        longest = max(map(self._blocks, single))
+        lines = items * self.heads // self.kv_heads
+        numbers = 3 * items + rows * self.kv_heads + lines + rows * self.heads * longest
+        whole = all(part.end == longest * self.block_size for part in single)
+        hidden = 0 if whole and self.window is None else rows * longest * self.block_size
+        return numbers * _INDEX + hidden * _FLOAT
 
     def _room(self, parts: Pass) -> int:
         """Where keys and values of one sequence of one layer, or a chunk of blocks, are made."""
@@ -194,20 +198,29 @@ class CacheTensors:
     def _over_blocks(self, single: Pass) -> int:
         """Queries gathered to blocks: I items (block, KV head) of g query heads each.
 
-        The scores, with the gathered queries or with each block's part of the sum; beside them
-        what blocks take to be read, or a 16-bit product and its weights, or the rows' own sums.
+        In turn: scores beside the gathered queries and what keys take to be read; scores beside
+        the same by row; both sides of softmax; weights by row and by item; those in the width
+        of values, beside their products and what values take to be read.
         """
         blocks, in_place = self._reach(single)
-        rows = blocks * self.heads  # I · g
-        query = _rows(single) * self.heads * self.head_dim * _FLOAT
-        scores = rows * self.block_size * _FLOAT
-        vectors = rows * self.head_dim * _FLOAT
-        as_kept = self.multiplies or not self._kept_narrow
-        reading = self._reading_blocks(blocks if as_kept else self._chunk(single), in_place)
-        product = (scores + vectors) // 2 if self.multiplies else 0
-        sums = 2 * query + (query * self.size // _FLOAT if self.size < _FLOAT else 0)
-        highest = 2 * _rows(single) * self.heads * _FLOAT  # and whole, of each query
-        return query + highest + scores + vectors + max(sums, reading + product)
+        lines = blocks * self.heads  # I · g
+        query = _rows(single) * self.heads * self.head_dim
+        scores = lines * self.block_size * _FLOAT
+        rows = _rows(single) * self.heads * max(map(self._blocks, single)) * self.block_size
+        rows *= _FLOAT
+        made = self._reading_blocks(self._chunk(single), in_place)
+        copied = self._reading_blocks(blocks, in_place)
+        number = 2 if self.multiplies else _FLOAT
+        gathered = lines * self.head_dim * _FLOAT
+        weighted = lines * (self.block_size + self.head_dim) * number
+        sums = query * (number + (self.size if number > self.size else 0))
+        return query * _FLOAT + max(
+            scores + gathered + (made if self._kept_narrow else copied),
+            scores + rows,
+            2 * rows,
+            scores + scores * number // _FLOAT,
+            weighted + max(sums, copied if self.multiplies or not self._kept_narrow else made),
+        )
 
     def _reading_blocks(self, chunk: int, in_place: bool) -> int:
         """Copies of blocks that are no range of the pool, and what unpacking takes."""

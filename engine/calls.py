@@ -35,11 +35,11 @@ class _Width:
     chunk: int
 
 
-_PLAIN = _Width(encode=0, span=8, gathered=18, blocks=51, chunk=10)
+_PLAIN = _Width(encode=0, span=8, gathered=18, blocks=43, chunk=10)
 _WIDTHS: Mapping[int, _Width] = {
-    16: _Width(encode=0, span=22, gathered=20, blocks=53, chunk=19),
-    8: _Width(encode=7, span=34, gathered=28, blocks=63, chunk=27),
-    4: _Width(encode=12, span=54, gathered=44, blocks=83, chunk=45),
+    16: _Width(encode=0, span=22, gathered=20, blocks=48, chunk=19),
+    8: _Width(encode=7, span=34, gathered=28, blocks=56, chunk=27),
+    4: _Width(encode=12, span=54, gathered=44, blocks=74, chunk=45),
 }
 
 
@@ -69,7 +69,7 @@ class Calls:
         attend = width.blocks + (self._chunks(sequences * (context / block + 1 / 2)) - 1) * (
             width.chunk
         )
-        return self._pass(sequences, attend + width.encode, 58)
+        return self._pass(sequences, attend + width.encode, 82)
 
     def _pass(self, rows: int, cache: int, around: int) -> int:
         """`cache` calls of each layer for its cache, `around` of the whole pass."""

@@ -27,6 +27,10 @@ class Pool:
         self.chunk = chunk
         self.as_kept = as_kept
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.side.dtype if self.as_kept else torch.float32
+
     def pieces(self, stack: int) -> Iterator[Tensor]:
         blocks = self.stacks[stack]
         for low in range(0, len(blocks), self.chunk):
@@ -35,9 +39,11 @@ class Pool:
 
 
 def lay_out(
-    tables: list[list[int]], lengths: list[int], kv_heads: int, size: int, places: int
+    tables: list[list[int]], lengths: list[int], heads: tuple[int, int], size: int, places: int
 ) -> tuple[Pattern, list[list[int]]]:
     """One stack for blocks of one row and one of `places` for the rest, one number at a time."""
+    query_heads, kv_heads = heads
+    group, longest = query_heads // kv_heads, max(map(len, tables))
     sharers: dict[int, list[int]] = {}
     for row, table in enumerate(tables):
         for block in table:
@@ -46,34 +52,47 @@ def lay_out(
     common = [block for block, rows in sharers.items() if len(rows) > 1]
     number: dict[tuple[int, int, int], int] = {}
     stacks: list[Stack] = []
+    items = 0
     for blocks, width in ((own, 1), (common, places)):
         if not blocks:
             continue
         queries: list[int] = []
-        mask: list[list[list[float]]] = []
-        base = sum(stack.items for stack in stacks)
         for block in blocks:
             for head in range(kv_heads):
-                rows = sharers[block] + [0] * (width - len(sharers[block]))
-                limits = [lengths[row] - tables[row].index(block) * size for row in sharers[block]]
                 for nth, row in enumerate(sharers[block]):
-                    number[row, block, head] = base + len(queries) + nth
+                    number[row, block, head] = items + len(queries) + nth
+                rows = sharers[block] + [0] * (width - len(sharers[block]))
                 queries += [row * kv_heads + head for row in rows]
-                limits += [0] * (width - len(limits))
-                mask.append(
-                    [
-                        [0.0 if place < stop else -math.inf for place in range(size)]
-                        for stop in limits
-                    ]
-                )
-        stacks.append(Stack(width, torch.tensor(queries), torch.tensor(mask)))
+        stacks.append(Stack(width, torch.tensor(queries)))
+        items += len(queries)
+    lines: list[int] = []
+    cells = [0] * (items * group)
+    mask: list[list[float]] = []
+    for row, table in enumerate(tables):
+        for query in range(query_heads):
+            for cell in range(longest):
+                block = table[cell] if cell < len(table) else table[-1]
+                line = number[row, block, query // group] * group + query % group
+                if cell < len(table):
+                    cells[line] = len(lines)
+                lines.append(line)
+        hidden = longest * size - lengths[row]
+        mask.append([0.0] * lengths[row] + [-math.inf] * hidden)
     seen: list[int] = []
     offsets: list[int] = []
     for row, table in enumerate(tables):
         for head in range(kv_heads):
             offsets.append(len(seen))
             seen += [number[row, block, head] for block in table]
-    pattern = Pattern(tuple(stacks), torch.tensor(seen), torch.tensor(offsets), size)
+    pattern = Pattern(
+        tuple(stacks),
+        torch.tensor(lines),
+        torch.tensor(cells),
+        torch.tensor(mask),
+        torch.tensor(seen),
+        torch.tensor(offsets),
+        size,
+    )
     return pattern, [blocks for blocks in (own, common) if blocks]
 
 
@@ -96,7 +115,7 @@ def test_rows_attend_over_scattered_blocks(
     blocks = sum(needs) + 3
     keys, values = torch.randn(2, blocks, heads[1], size, 8, generator=generator)
     query = torch.randn(len(lengths), heads[0], 8, generator=generator)
-    pattern, stacks = lay_out(tables, lengths, heads[1], size, 3)
+    pattern, stacks = lay_out(tables, lengths, heads, size, 3)
     got = attention(query, pattern, Pool(keys, stacks, chunk), Pool(values, stacks, chunk))
     truth = paged_attention(query, keys, values, tables, lengths)
     torch.testing.assert_close(got, truth, rtol=0, atol=2e-6)
@@ -121,7 +140,7 @@ def test_bfloat16_stays_within_its_rounding(as_kept: bool) -> None:
     keys, values = torch.randn(2, 12, 3, 16, 64, generator=generator).to(torch.bfloat16)
     query = torch.randn(2, 9, 64, generator=generator).to(torch.bfloat16)
     tables, lengths = [[7, 2, 9, 0], [1, 3]], [57, 32]
-    pattern, stacks = lay_out(tables, lengths, 3, 16, 2)
+    pattern, stacks = lay_out(tables, lengths, (9, 3), 16, 2)
     got = attention(query, pattern, Pool(keys, stacks), Pool(values, stacks, as_kept=as_kept))
     assert got.dtype == torch.bfloat16
     truth = paged_attention(query.float(), keys.float(), values.float(), tables, lengths)
@@ -134,7 +153,7 @@ def test_scores_far_apart_do_not_overflow() -> None:
     keys[1] = 500.0
     values = torch.arange(3.0)[:, None, None, None].expand(3, 1, 4, 2).contiguous()
     query = torch.full((1, 1, 2), 10.0)
-    pattern, stacks = lay_out([[0, 1, 2]], [12], 1, 4, 1)
+    pattern, stacks = lay_out([[0, 1, 2]], [12], (1, 1), 4, 1)
     got = attention(query, pattern, Pool(keys, stacks), Pool(values, stacks))
     assert torch.equal(got, torch.ones(1, 2))
 
@@ -145,7 +164,7 @@ def test_a_fault_stays_with_the_rows_whose_block_holds_it(fault: float, side: in
     generator = torch.Generator().manual_seed(5)
     pool = torch.randn(2, 6, 1, 4, 8, generator=generator)
     tables, lengths = [[0, 1], [2, 3], [2, 4]], [8, 8, 7]
-    pattern, stacks = lay_out(tables, lengths, 1, 4, 2)
+    pattern, stacks = lay_out(tables, lengths, (2, 1), 4, 2)
     query = torch.randn(3, 2, 8, generator=generator)
     clean = attention(query, pattern, Pool(pool[0], stacks), Pool(pool[1], stacks))
     pool[side, 2, 0, 1] = fault  # shared by rows 1 and 2
@@ -154,8 +173,7 @@ def test_a_fault_stays_with_the_rows_whose_block_holds_it(fault: float, side: in
     assert not bool(torch.isfinite(got[1:]).all(dim=1).any())
 
 
-def test_half_precision_is_never_summed_as_it_is() -> None:
-    """256 weights of 1 times a value of 300 pass float16's largest number."""
+def test_what_is_multiplied_as_it_is_kept() -> None:
     assert multiplies(torch.float32, "cpu")
     assert not multiplies(torch.float16, "cpu")
     assert not multiplies(torch.int8, "cpu")

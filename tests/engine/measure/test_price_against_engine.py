@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine import activations, cache_tensors
-from engine.cache import paged_span
+from engine.cache import block_layout, paged_span
 from engine.cache_plan import BudgetError
 from engine.config import (
     CacheConfig,
@@ -155,7 +155,7 @@ def test_the_figures_that_formula_and_engine_share_are_the_same() -> None:
     assert activations.JOIN_ROWS == JOIN_ROWS
     assert cache_tensors.FEWEST_PLACES == paged_span.FEWEST_PLACES
     assert cache_tensors.CHUNK_BYTES == paged_span.CHUNK_BYTES
-    assert cache_tensors.DENSEST == paged_span.DENSEST
+    assert cache_tensors.DENSEST == block_layout.DENSEST
 
 
 # Passes
