@@ -28,8 +28,13 @@ TORCH_FREE = (
     "engine.model.store",
     "engine.page_map",
     "engine.paths",
+    "engine.precision",
     "engine.price",
+    "engine.quality_report",
+    "engine.quantised",
+    "engine.recipe",
     "engine.resolve",
     "engine.trial",
+    "engine.weight_format",
     "engine.work",
 )

@@ -10,7 +10,11 @@ Device = Literal["cpu", "cuda", "mps"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`precisions` maps each precision to "" when it runs here, or to the reason it does not."""
+    """`precisions` maps each precision to "" when it runs here, or to the reason it does not.
+
+    `low_bit_forms` names, by precision, the forms of `engine.weight_format` whose kernels run here;
+    "packed" runs everywhere. `weight_bits` maps a width to "" or to why no kernel here takes it.
+    """
 
     device: Device
     device_name: str
@@ -23,6 +27,8 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     platform: str
     precisions: dict[str, str]
     linear_forms: tuple[str, ...]
+    low_bit_forms: dict[str, tuple[str, ...]] = {}
+    weight_bits: dict[str, str] = {}
 
     @property
     def fingerprint(self) -> str:

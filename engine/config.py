@@ -56,6 +56,29 @@ class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefix_sharing: str = "off"
 
 
+class WeightsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How weights are kept: `engine.recipe` spells it out for one model.
+
+    `bits` 0 keeps them in the run's precision. `attention`, `mlp`, `edges` (every matrix of the
+    first and last `edge_layers` layers) 0 follow it, 16 stay full; `embedding` 0 is full where
+    `bits` is, and 8 elsewhere. `group` weights of a row share a scale, -1 the whole row, 0 what
+    suits the width. `calibration` counts tokens, for methods that look at activations. A pass of
+    more than `crossover` rows multiplies by weights made dense again; 0 never does.
+    """
+
+    bits: int = 0
+    group: int = 0
+    symmetric: str = "off"
+    method: str = "rtn"
+    calibration: int = 4096
+    crossover: int = 32
+    attention: int = 0
+    mlp: int = 0
+    embedding: int = 0
+    edges: int = 0
+    edge_layers: int = 1
+
+
 class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The vessel. `budget` is in percent of the model's matrices in float32; 0 is none.
 
@@ -71,6 +94,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schedule: ScheduleConfig = msgspec.field(default_factory=ScheduleConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
     cache: CacheConfig = msgspec.field(default_factory=CacheConfig)
+    weights: WeightsConfig = msgspec.field(default_factory=WeightsConfig)
     memory: MemoryConfig = msgspec.field(default_factory=MemoryConfig)
 
 

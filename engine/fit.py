@@ -6,24 +6,16 @@ those they take by formula; both get the same seats.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from engine.activations import activation_bytes
 from engine.cache_plan import CachePlan, plan_cache
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
-
-ELEMENT_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+from engine.precision import element_bytes
+from engine.recipe import Recipe, matrices
 
 _FLOAT = 4
-
-
-def element_bytes(precision: str) -> int:
-    """Bytes of one weight or activation. Raises ValueError for an unknown precision."""
-    if precision not in ELEMENT_BYTES:
-        legal = ", ".join(ELEMENT_BYTES)
-        raise ValueError(f"no precision is named {precision!r}; legal: {legal}")
-    return ELEMENT_BYTES[precision]
 
 
 def fit_cache(
@@ -52,20 +44,33 @@ def footprint(config: EngineConfig, model: ModelConfig, weights: int, plan: Cach
     return weights + working + plan.nbytes
 
 
-def weight_bytes(model: ModelConfig, size: int, packed_head: bool = True) -> int:
-    """Every weight held: matrices at `size` bytes, norms in float32 with their floor constants.
+def weight_bytes(
+    model: ModelConfig,
+    size: int,
+    packed_head: bool = True,
+    recipe: Recipe | None = None,
+    forms: Collection[str] = (),
+) -> int:
+    """Every weight held: matrices at `size` bytes, or as the recipe quantises them in the low-bit
+    `forms` of this machine; norms in float32 with their floor constants.
 
     `packed_head`: the machine multiplies by a packed copy of the weights, so that a tied head is a
-    second copy of the embedding (look-up needs rows, the product a packed matrix).
+    second copy of the embedding (look-up needs rows, the product a packed matrix). A quantised one
+    serves both.
     """
     table = model.vocabulary * model.hidden
-    heads = 0 if model.tied_head and not packed_head else table
     biases = model.layers * (model.query_width + 2 * model.kv_width) if model.qkv_bias else 0
-    matrices = model.layers * model.layer_matrix_elements + table + heads + biases
+    if recipe is None or not recipe.quantises:
+        held = (model.layers * model.layer_matrix_elements + table) * size
+        held += 0 if model.tied_head else table * size
+    else:
+        held = sum(matrix.nbytes(size, forms) for matrix in matrices(recipe, model))
+    whole = recipe is None or recipe.embedding is None
+    held += table * size if model.tied_head and whole and packed_head else 0
     norms = 2 * model.layers * (model.hidden + 1) + model.hidden + 1
     if model.qk_norm:
         norms += model.layers * (model.query_width + model.kv_width + 1)
-    return matrices * size + norms * _FLOAT
+    return held + biases * size + norms * _FLOAT
 
 
 def scratch_bytes(model: ModelConfig) -> int:

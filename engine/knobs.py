@@ -124,6 +124,8 @@ class Knob:
         if capabilities is not None:
             if self.name == "run.precision":
                 return capabilities.precisions.get(str(value)) or None
+            if self.name in _WIDTHS and capabilities.weight_bits.get(str(value)):
+                return capabilities.weight_bits[str(value)]
             if self.name == "run.threads" and int(value) > capabilities.logical_cores:
                 return f"this machine has {capabilities.logical_cores} logical cores"
         return None if model is None else self._unfit(value, model)
@@ -145,6 +147,17 @@ class Knob:
                 "nearest: 8"
             )
         return None
+
+
+_WIDTHS = frozenset(
+    f"weights.{name}" for name in ("bits", "attention", "mlp", "embedding", "edges")
+)
+"""Knobs whose value is a width that weights are quantised to."""
+
+
+def _of_a_kind(follow: str) -> IntDomain:
+    """Bits of one kind of matrix: `follow` says what 0 does."""
+    return IntDomain(2, 16, (0, 16, 8, 4, 3, 2), {0: follow, 16: "full"}, only_ladder=True)
 
 
 # Ladders are short enough to stand in one row of the forge at 80 columns; what lies between their
@@ -208,6 +221,47 @@ _ALL = (
         "live",
     ),
     Knob("cache.prefix_sharing", WordDomain(("off", "on")), "off", "", "live"),
+    Knob(
+        "weights.bits",
+        IntDomain(2, 8, (0, 8, 4, 3, 2), {0: "full"}, only_ladder=True),
+        0,
+        "bits",
+        "reload",
+    ),
+    Knob(
+        "weights.group",
+        IntDomain(16, 4_096, (0, 32, 64, 96, 192, -1), {0: "auto", -1: "row"}),
+        0,
+        "weights",
+        "reload",
+    ),
+    Knob("weights.symmetric", WordDomain(("off", "on")), "off", "", "reload"),
+    Knob(
+        "weights.method",
+        WordDomain(("rtn", "gptq", "awq", "smoothquant", "qat")),
+        "rtn",
+        "",
+        "reload",
+    ),
+    Knob(
+        "weights.calibration",
+        IntDomain(64, 65_536, (512, 2_048, 4_096, 12_288)),
+        4_096,
+        "tokens",
+        "reload",
+    ),
+    Knob(
+        "weights.crossover",
+        IntDomain(1, 32_768, (0, 4, 8, 16, 32, 64, 128, 1_024), {0: "never"}),
+        32,
+        "rows",
+        "live",
+    ),
+    Knob("weights.attention", _of_a_kind("same"), 0, "bits", "reload"),
+    Knob("weights.mlp", _of_a_kind("same"), 0, "bits", "reload"),
+    Knob("weights.embedding", _of_a_kind("auto"), 0, "bits", "reload"),
+    Knob("weights.edges", _of_a_kind("same"), 0, "bits", "reload"),
+    Knob("weights.edge_layers", IntDomain(1, 64, (1, 2, 4, 8)), 1, "layers", "reload"),
     Knob(
         "memory.budget",
         IntDomain(1, 100_000, (0, 60, 70, 80, 90, 100, 150, 200, 400), {0: "none"}),

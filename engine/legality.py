@@ -13,10 +13,11 @@ import msgspec
 from engine.cache_plan import BudgetError, CachePlan, budget_for, megabytes
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
-from engine.fit import element_bytes, fit_cache, footprint, weight_bytes
+from engine.fit import fit_cache, footprint, weight_bytes
 from engine.knobs import KNOBS, KnobError
 from engine.load import LEAST_OUTPUT, LEAST_OWN
 from engine.model.config import ModelConfig
+from engine.precision import element_bytes
 
 MACHINE_SHARE = 0.8
 """Of the machine's memory a build may take: the system, the interface and passing buffers need

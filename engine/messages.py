@@ -16,6 +16,7 @@ from engine.knobs import Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
 from engine.page_map import PageMap
+from engine.quantised import Histogram, LayerError
 from engine.trial import Flood, Ledger, TrialResult, TrialSpec
 
 PROTOCOL = 1
@@ -163,6 +164,16 @@ class Pages(Event, frozen=True, tag="pages"):
     hit_tokens: int = 0
 
 
+class Pressed(Event, frozen=True, tag="pressed"):
+    """One layer's matrix has been quantised, at most 20 a second: `done` of `total` are."""
+
+    build: Literal["candidate", "reference"]
+    done: int
+    total: int
+    error: LayerError
+    histogram: Histogram | None = None
+
+
 class Tokens(Event, frozen=True, tag="tokens"):
     """Whole characters only; `index` counts tokens of the answer so far."""
 
@@ -224,6 +235,7 @@ AnyEvent = (
     | Step
     | Account
     | Pages
+    | Pressed
     | Tokens
     | TrialDone
     | ChatDone

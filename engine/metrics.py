@@ -144,6 +144,11 @@ METRICS: Mapping[str, Metric] = _registry(
     Metric("prefix_hit_rate", "share", "", "higher"),
     Metric("queueing", "absolute", "s", "lower"),
     Metric("recomputed_share", "share", "", "lower"),
+    Metric("weight_share", "share", "", "lower"),
+    Metric("average_bits", "absolute", "bits/weight", "lower"),
+    Metric("probes_right", "share", "", "higher"),
+    Metric("four_bit_gain", "ratio", "x", "higher"),
+    Metric("breaking_bits", "word", "", "lower"),
 )
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from engine.activations import activation_bytes
 from engine.cache_plan import CachePlan, vessel_bytes
 from engine.config import EngineConfig
-from engine.fit import element_bytes, fit_cache, scratch_bytes, weight_bytes
+from engine.fit import fit_cache, scratch_bytes, weight_bytes
 from engine.load import mean_load
 from engine.model.config import ModelConfig
+from engine.precision import element_bytes
 from engine.trial import PhaseWork, Work
 from engine.work import decode_work, prefill_work, running
 

@@ -12,6 +12,8 @@ import msgspec
 from engine.config import EngineConfig
 from engine.knobs import Value
 from engine.machine import Ceilings
+from engine.quality_report import Quality, Rung
+from engine.quantised import Quantised
 
 TrialKind = Literal["timeline", "paired", "hold", "serve"]
 Op = Literal[">=", "<="]
@@ -34,7 +36,8 @@ class TrialSpec(_Value, frozen=True):
 
     `hold` repeats one build as `timeline` does and counts what it holds at once; running out of
     the memory budget ends it with a `flood`. The reference is made ready for its account alone.
-    `serve` compares two builds on whole loads of requests, in ABBA order.
+    `serve` compares two builds on whole loads of requests, in ABBA order. `probes` asks questions
+    and lays answers side by side; `ladder` lists widths whose rounding to nearest is to be scored.
     """
 
     stage: str
@@ -48,6 +51,8 @@ class TrialSpec(_Value, frozen=True):
     alpha: float = 0.0167
     dead_band: float = 0.01
     quality: bool = True
+    probes: bool = False
+    ladder: tuple[int, ...] = ()
 
 
 class RunSample(_Value, frozen=True):
@@ -176,13 +181,15 @@ class PhaseWork(_Value, frozen=True):
 class MemoryAccount(_Value, frozen=True):
     """The engine's exact account, by part: weights, kv, activations, scratch.
 
-    `kv_tokens` are the token slots that the part `kv` holds (0: not counted).
+    `kv_tokens` are the token slots that the part `kv` holds, `weight_elements` the distinct weights
+    of the model's matrices (0: not counted).
     """
 
     predicted: dict[str, int]
     allocated: dict[str, int]
     resident_bytes: int
     kv_tokens: int = 0
+    weight_elements: int = 0
 
     @property
     def predicted_bytes(self) -> int:
@@ -223,16 +230,6 @@ class Flood(_Value, frozen=True):
     running: int
     requests: int
     fits: int
-
-
-class Quality(_Value, frozen=True):
-    """Against the float32 model, teacher-forced: mean KL (nats a token), share of equal top-1."""
-
-    kl: float
-    top1: float
-    perplexity_ratio: float
-    scored_tokens: int
-    text_digest: str
 
 
 class Fault(_Value, frozen=True):
@@ -287,3 +284,5 @@ class TrialResult(_Value, frozen=True):
     load_pairs: tuple[LoadPair, ...] = ()
     ledger: Ledger | None = None
     flood: Flood | None = None
+    quantised: Quantised | None = None
+    ladder: tuple[Rung, ...] = ()

@@ -16,9 +16,9 @@ from engine.activations import JOIN_ROWS
 from engine.cache_plan import CachePlan, token_bytes
 from engine.calls import Calls
 from engine.config import EngineConfig
-from engine.fit import element_bytes
 from engine.load import RequestShape, mean_load
 from engine.model.config import ModelConfig
+from engine.precision import element_bytes
 from engine.trial import LoadSample, PhaseWork, Work
 
 

@@ -54,7 +54,8 @@ class Stage(_Value, frozen=True):
 
     `opens_after` names the hall that must be passed first. A closed hall has only id, order, open
     and opens_after. `hint_build` is the build the third hint gives away. `scar` names a failure
-    that the hall demands once beside its goals: `flood`, a trial that breaks the memory budget.
+    that the hall demands once beside its goals: `flood`, a trial that breaks the memory budget, or
+    `cliff`, one whose model has lost its meaning. `probes` and `ladder` as in `TrialSpec`.
     """
 
     id: str
@@ -70,7 +71,9 @@ class Stage(_Value, frozen=True):
     crowns: tuple[Crown, ...] = ()
     hint_build: dict[str, Value] = {}
     proof: Proof | None = None
-    scar: Literal["flood"] | None = None
+    scar: Literal["flood", "cliff"] | None = None
+    probes: bool = False
+    ladder: tuple[int, ...] = ()
 
 
 class Condition(_Value, frozen=True):

@@ -12,10 +12,11 @@ import msgspec
 
 from engine.cache_plan import token_bytes, vessel_bytes
 from engine.config import EngineConfig, complete
-from engine.fit import element_bytes, fit_cache
+from engine.fit import fit_cache
 from engine.knobs import KNOBS, KnobError, Value
 from engine.load_metrics import waste_tokens
 from engine.model.config import ModelConfig
+from engine.precision import element_bytes
 from engine.price import price
 from engine.trial import Flood, LoadSample, TrialResult
 from story.facts import FactValue

@@ -17,7 +17,8 @@ from engine.config import (
     ScheduleConfig,
     WorkloadConfig,
 )
-from engine.fit import element_bytes, weight_bytes
+from engine.fit import weight_bytes
+from engine.precision import element_bytes
 from engine.price import price
 
 CACHED = 1024 + 8 - 1

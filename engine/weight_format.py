@@ -1,0 +1,102 @@
+"""How a quantised matrix is kept, and how many bytes that takes.
+
+Torch-free: the price counts with it what the model allocates. A matrix [N, K] (outputs, inputs) is
+cut along K into groups of `group` weights that share a scale and, where the grid is asymmetric, a
+zero; both are 16-bit numbers. With q a code of b bits, the weight is
+
+    symmetric    w = scale · (q - 2^(b-1))
+    asymmetric   w = scale · (q - 2^(b-1)) + zero
+
+`Form` says how the codes lie and which kernel multiplies by them. One function chooses it, for the
+price and for the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+
+Form = Literal["int8-row", "int4-group", "int8-dynamic", "packed"]
+"""int8-row: torch's int8 product, a scale a row. int4-group: torch's int4 product. int8-dynamic:
+int8 weights by int8 activations, a scale a row and a token. packed: codes side by side in bytes,
+any width, decoded before the product."""
+
+WIDTHS = (8, 4, 3, 2)
+"""Bits a weight can be quantised to."""
+
+ROW = -1
+"""`weights.group`: one group for the whole row."""
+
+INT4_GROUPS = (32, 64, 128, 256)
+INT4_ROWS = 32
+"""Group sizes torch's int4 product knows, and what must divide N for it."""
+
+PARAMETER_BYTES = 2
+"""A scale, and a zero, are 16-bit numbers."""
+
+
+class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`group` weights of a row share a scale, ROW all of them. `activations` 8: the product's other
+    side is quantised too, each token by its own largest value."""
+
+    bits: int
+    group: int = ROW
+    symmetric: bool = False
+    activations: int = 16
+
+
+def groups_of(scheme: Scheme, columns: int) -> int:
+    """Groups in one row of `columns` weights.
+
+    Raises:
+        ValueError: the group does not divide the row; names the nearest that does.
+    """
+    if scheme.group == ROW:
+        return 1
+    if scheme.group < 1 or columns % scheme.group:
+        raise ValueError(
+            f"groups of {scheme.group} do not divide rows of {columns} weights; nearest: "
+            f"{nearest_group(scheme.group, (columns,))}"
+        )
+    return columns // scheme.group
+
+
+def nearest_group(wished: int, widths: Collection[int], least: int = 16) -> int:
+    """The group size nearest to `wished` that divides every one of `widths`; at least `least`,
+    where there is one."""
+    shared = [size for size in range(1, min(widths) + 1) if not any(w % size for w in widths)]
+    wide = [size for size in shared if size >= least] or shared
+    return min(wide, key=lambda size: (abs(size - wished), size))
+
+
+def choose_form(scheme: Scheme, rows: int, columns: int, forms: Collection[str]) -> Form:
+    """The fastest form for a matrix [rows, columns] among those this machine has.
+
+    `forms` as `Capabilities.low_bit_forms`; "packed" needs nothing and is always there.
+    """
+    if scheme.bits == 8 and scheme.activations == 8 and "int8-dynamic" in forms:
+        return "int8-dynamic"
+    whole = scheme.group == ROW or scheme.group == columns
+    if scheme.bits == 8 and whole and scheme.symmetric and "int8-row" in forms:
+        return "int8-row"
+    fits = scheme.group in INT4_GROUPS and columns % scheme.group == 0 and rows % INT4_ROWS == 0
+    if scheme.bits == 4 and fits and "int4-group" in forms:
+        return "int4-group"
+    return "packed"
+
+
+def matrix_bytes(scheme: Scheme, rows: int, columns: int, form: Form) -> int:
+    """Codes, scales and zeros of one matrix.
+
+    torch's int4 product reads a zero for every scale, also where it is 0; the other forms keep
+    zeros only where the grid is asymmetric. Codes of a row fill whole bytes.
+
+    Raises:
+        ValueError: the group does not divide the row.
+    """
+    groups = groups_of(scheme, columns)
+    codes = -(-columns * scheme.bits // 8)
+    zeros = form == "int4-group" or not scheme.symmetric
+    return rows * (codes + groups * PARAMETER_BYTES * (2 if zeros else 1))
