@@ -1,4 +1,4 @@
-"""What a build's speed cost in quality: figures, questions, texts side by side. Torch-free values."""
+"""What a build's speed cost in quality: figures, questions, texts side by side. Torch-free."""
 
 from __future__ import annotations
 

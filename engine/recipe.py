@@ -167,7 +167,7 @@ class Matrix:
         form = self.form(forms)
         if self.scheme is None or form is None:
             return self.elements * size
-        return matrix_bytes(self.scheme, self.rows, self.columns, form)
+        return matrix_bytes(self.scheme, self.rows, self.columns, form, size)
 
 
 def matrices(recipe: Recipe, model: ModelConfig) -> Iterator[Matrix]:

@@ -2,7 +2,8 @@
 
 Torch-free: the price counts with it what the model allocates. A matrix [N, K] (outputs, inputs) is
 cut along K into groups of `group` weights that share a scale and, where the grid is asymmetric, a
-zero; both are 16-bit numbers. With q a code of b bits, the weight is
+zero: numbers rounded to bfloat16, and kept in the run's precision. With q a code of b bits, the
+weight is
 
     symmetric    w = scale · (q - 2^(b-1))
     asymmetric   w = scale · (q - 2^(b-1)) + zero
@@ -32,9 +33,6 @@ ROW = -1
 INT4_GROUPS = (32, 64, 128, 256)
 INT4_ROWS = 32
 """Group sizes torch's int4 product knows, and what must divide N for it."""
-
-PARAMETER_BYTES = 2
-"""A scale, and a zero, are 16-bit numbers."""
 
 
 class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,8 +85,8 @@ def choose_form(scheme: Scheme, rows: int, columns: int, forms: Collection[str])
     return "packed"
 
 
-def matrix_bytes(scheme: Scheme, rows: int, columns: int, form: Form) -> int:
-    """Codes, scales and zeros of one matrix.
+def matrix_bytes(scheme: Scheme, rows: int, columns: int, form: Form, size: int) -> int:
+    """Codes, scales and zeros of one matrix; `size` are the run's bytes a number.
 
     torch's int4 product reads a zero for every scale, also where it is 0; the other forms keep
     zeros only where the grid is asymmetric. Codes of a row fill whole bytes.
@@ -99,4 +97,4 @@ def matrix_bytes(scheme: Scheme, rows: int, columns: int, form: Form) -> int:
     groups = groups_of(scheme, columns)
     codes = -(-columns * scheme.bits // 8)
     zeros = form == "int4-group" or not scheme.symmetric
-    return rows * (codes + groups * PARAMETER_BYTES * (2 if zeros else 1))
+    return rows * (codes + groups * size * (2 if zeros else 1))
