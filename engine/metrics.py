@@ -26,6 +26,7 @@ from engine.load_metrics import (
     wall_a_token,
 )
 from engine.machine import Ceilings
+from engine.quality_report import Quality
 from engine.roofline import (
     FLOOR_SLACK,
     MetricError,
@@ -57,7 +58,6 @@ from engine.trial import (
     MemoryAccount,
     Pair,
     PhaseWork,
-    Quality,
     RunSample,
     TrialResult,
 )

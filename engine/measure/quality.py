@@ -15,8 +15,8 @@ from torch import Tensor
 
 from engine.measure.workload import TextTokenizer, corpus_digest, corpus_text
 from engine.model.llama import Llama
+from engine.quality_report import Quality
 from engine.run.scoring import first_bad_layer, score_chunks
-from engine.trial import Quality
 
 FEWEST_SCORED = 2048
 WINDOW = 513

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from engine.measure.timing import Clock
 from engine.metrics import Evidence
-from engine.trial import Fault, Flood, LoadPair, Pair, Quality, RunSample
+from engine.quality_report import Quality
+from engine.trial import Fault, Flood, LoadPair, Pair, RunSample
 
 
 @dataclass

@@ -40,19 +40,11 @@ from engine.measure.timing import Clock, OutputFault, system_clock
 from engine.measure.workload import Workload, corpus_text
 from engine.messages import Event
 from engine.metrics import Evidence, MetricError
+from engine.quality_report import Quality
 from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine
 from engine.serve.failures import InputError
-from engine.trial import (
-    Environment,
-    Fault,
-    Flood,
-    MemoryAccount,
-    PhaseWork,
-    Quality,
-    TrialResult,
-    TrialSpec,
-)
+from engine.trial import Environment, Fault, Flood, MemoryAccount, PhaseWork, TrialResult, TrialSpec
 from engine.work import load_work
 
 _MEMORY_KINDS = frozenset({"hold", "serve"})

@@ -44,6 +44,7 @@ from engine.messages import (
 )
 from engine.model.config import ModelConfig
 from engine.page_map import PageMap
+from engine.quality_report import Quality
 from engine.trial import (
     Bound,
     Environment,
@@ -55,7 +56,6 @@ from engine.trial import (
     MemoryAccount,
     Pair,
     PhaseWork,
-    Quality,
     RequestSample,
     RunSample,
     TrialResult,

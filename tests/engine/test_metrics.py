@@ -34,7 +34,8 @@ from engine.metrics import (
     ttft,
     variation,
 )
-from engine.trial import Ledger, MemoryAccount, Pair, PhaseWork, Quality, RunSample, Work
+from engine.quality_report import Quality
+from engine.trial import Ledger, MemoryAccount, Pair, PhaseWork, RunSample, Work
 
 CEILINGS = Ceilings(10e9, {"float32": 1e12}, 1e-6)
 WORK = PhaseWork(

@@ -13,7 +13,8 @@ from canned_trials import MODEL, Case, make_result, make_sample, make_work, spre
 from engine.config import EngineConfig, complete
 from engine.knobs import Value
 from engine.messages import Account, AnyEvent, Progress, Step
-from engine.trial import Bound, Flood, Ledger, MemoryAccount, Quality, TrialResult, TrialSpec
+from engine.quality_report import Quality
+from engine.trial import Bound, Flood, Ledger, MemoryAccount, TrialResult, TrialSpec
 
 FULL_TOKEN = 23_040
 TOKEN_BYTES = {0: FULL_TOKEN, 16: FULL_TOKEN, 8: 11_880, 4: 6_840}

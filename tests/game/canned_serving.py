@@ -29,12 +29,12 @@ from engine.knobs import Value
 from engine.load import RequestShape, draw_load
 from engine.messages import AnyEvent, Pages, Progress, Step
 from engine.page_map import PageMap
+from engine.quality_report import Quality
 from engine.trial import (
     Bound,
     LoadPair,
     LoadSample,
     PhaseWork,
-    Quality,
     RequestSample,
     TrialResult,
     TrialSpec,

@@ -19,6 +19,7 @@ from engine.capabilities import Capabilities
 from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
 from engine.knobs import Value
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
+from engine.quality_report import Quality
 from engine.trial import (
     Bound,
     Environment,
@@ -26,7 +27,6 @@ from engine.trial import (
     MemoryAccount,
     Pair,
     PhaseWork,
-    Quality,
     RunSample,
     TrialResult,
     TrialSpec,

@@ -17,6 +17,7 @@ import game.rules.remarks as remarks_module
 from engine.config import EngineConfig
 from engine.machine import Ceilings
 from engine.metrics import METRICS, MetricError
+from engine.quality_report import Quality
 from engine.trial import (
     Bound,
     Environment,
@@ -24,7 +25,6 @@ from engine.trial import (
     MemoryAccount,
     Pair,
     PhaseWork,
-    Quality,
     RunSample,
     TrialResult,
     TrialSpec,
