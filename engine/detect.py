@@ -17,6 +17,7 @@ import torch
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
+from engine.weight_format import WIDTHS
 from kernels.linear.dispatch import available_forms
 
 _PRECISIONS: Mapping[str, torch.dtype] = {
@@ -36,6 +37,8 @@ _NATIVE = {
 
 _ROOT = Path("/")
 
+NO_LOW_BIT_KERNELS = "this version has no kernels for quantised weights; nearest: full"
+
 
 def detect() -> Capabilities:
     """This machine's CPU as an engine would use it."""
@@ -52,6 +55,7 @@ def detect() -> Capabilities:
         platform=platform.platform(),
         precisions={name: why_not(dtype) for name, dtype in _PRECISIONS.items()},
         linear_forms=linear_forms(),
+        weight_bits={str(bits): NO_LOW_BIT_KERNELS for bits in WIDTHS},
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
+from engine.counted_metrics import cache_figures, memory_figures, quality_figures
 from engine.intervals import Samples
 from engine.load_metrics import (
     load_ceiling_share,
@@ -26,7 +27,8 @@ from engine.load_metrics import (
     wall_a_token,
 )
 from engine.machine import Ceilings
-from engine.quality_report import Quality
+from engine.quality_report import Quality, Rung
+from engine.quantised import Quantised
 from engine.roofline import (
     FLOOR_SLACK,
     MetricError,
@@ -93,9 +95,6 @@ __all__ = [
 ]
 
 Kind = Literal["ratio", "share", "absolute", "word"]
-
-ASKED_TOKENS = 2048
-"""The request whose KV cache `kv_request_mb` is about."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +165,8 @@ class Evidence:
     load_pairs: Sequence[LoadPair] = ()
     ledger: Ledger | None = None
     flood: Flood | None = None
+    quantised: Quantised | None = None
+    ladder: Sequence[Rung] = ()
 
     @classmethod
     def of(cls, result: TrialResult) -> Evidence:
@@ -180,6 +181,8 @@ class Evidence:
             load_pairs=result.load_pairs,
             ledger=result.ledger,
             flood=result.flood,
+            quantised=result.quantised,
+            ladder=result.ladder,
         )
 
     @property
@@ -270,7 +273,8 @@ _CEILING: Mapping[str, Phase] = {
 
 
 def samples(evidence: Evidence, names: Iterable[str] = METRICS) -> dict[str, Samples]:
-    """The samples of each metric that this evidence holds; a metric it lacks is left out.
+    """The samples of each metric that this evidence holds; a metric it lacks is left out, and so
+    are words.
 
     Raises:
         MetricError: a name that is no metric.
@@ -298,6 +302,8 @@ def _point(values: Samples) -> float:
 
 def _values(evidence: Evidence, name: str) -> Samples | None:
     """A served trial's figures are of its loads, any other's of its runs."""
+    if name == "four_bit_gain":
+        return _four_bit_gain(evidence)
     if evidence.load_pairs:
         return _of_loads(evidence, name) or _counted(evidence, name)
     return _of_runs(evidence, name) or _counted(evidence, name)
@@ -341,29 +347,24 @@ def _of_loads(evidence: Evidence, name: str) -> Samples | None:
     return None
 
 
+def _four_bit_gain(evidence: Evidence) -> Samples | None:
+    """How many times shorter the reference's TPOT is made by a build of four bits."""
+    if evidence.quantised is None or evidence.quantised.bits != _GAIN_BITS:
+        return None
+    slower = _values(evidence, "tpot_ratio")
+    if slower is None:
+        return None
+    return Samples("paired", tuple(1 / ratio for ratio in slower.values))
+
+
+_GAIN_BITS = 4
+
+
 def _counted(evidence: Evidence, name: str) -> Samples | None:
     """Metrics that are counted rather than timed: memory and quality."""
-    value = _memory_figures(evidence).get(name)
-    if value is None and evidence.quality is not None and name in _QUALITY:
-        value = float(getattr(evidence.quality, name))
+    figures = memory_figures(evidence.memory, evidence.reference_memory)
+    figures |= cache_figures(evidence.ledger, evidence.reference_memory, evidence.live_tokens)
+    if evidence.quality is not None:
+        figures |= quality_figures(evidence.quality)
+    value = figures.get(name)
     return None if value is None else Samples("exact", (value,))
-
-
-_QUALITY = frozenset({"kl", "top1", "perplexity_ratio"})
-
-
-def _memory_figures(evidence: Evidence) -> dict[str, float]:
-    memory, reference, ledger = evidence.memory, evidence.reference_memory, evidence.ledger
-    figures: dict[str, float] = {}
-    if memory is not None:
-        figures["memory_bytes"] = float(memory.allocated_bytes)
-        if reference is not None:
-            figures["memory_ratio"] = memory.allocated_bytes / reference.allocated_bytes
-    if evidence.live_tokens is not None:
-        figures["live_tokens"] = float(evidence.live_tokens)
-    if ledger is not None and ledger.budget:
-        figures["vessel_share"] = ledger.reserved_bytes / ledger.budget
-    if reference is not None and reference.kv_tokens:
-        token = reference.allocated.get("kv", 0) / reference.kv_tokens
-        figures["kv_request_mb"] = token * ASKED_TOKENS / 1e6
-    return figures

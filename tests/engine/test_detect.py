@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from known_machines import SMOLLM2
 
 from engine import detect
+from engine.knobs import KnobError
+from engine.resolve import resolve
 from engine.serve.idle import openmp_runtimes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
@@ -169,3 +172,13 @@ def test_openmp_runtimes_are_found_by_name(tmp_path: Path) -> None:
         "/usr/lib/llvm/libomp.so.5",
     )
     assert openmp_runtimes(tmp_path / "none") == ()
+
+
+def test_a_width_without_kernels_is_refused_and_the_legal_one_named() -> None:
+    with pytest.raises(KnobError, match=r"weights\.bits=4 cannot run here: .*nearest: full"):
+        resolve({"weights.bits": 4}, detect.detect(), SMOLLM2)
+    with pytest.raises(KnobError, match=r"weights\.mlp=3 cannot run here"):
+        resolve({"weights.mlp": 3}, detect.detect(), SMOLLM2)
+    assert (
+        resolve({"weights.attention": 16}, detect.detect(), SMOLLM2).config.weights.attention == 16
+    )

@@ -52,7 +52,10 @@ SHORT_MODEL = ModelConfig(
         ("threads=auto", ("run.threads", 0)),
         ("workload.prompt=33", ("workload.prompt", 33)),
         ("cache.bits=8", ("cache.bits", 8)),
-        ("bits=full", ("cache.bits", 0)),
+        ("cache.bits=full", ("cache.bits", 0)),
+        ("weights.bits=full", ("weights.bits", 0)),
+        ("group=row", ("weights.group", -1)),
+        ("embedding=full", ("weights.embedding", 16)),
         ("requests=batch", ("workload.requests", 0)),
         ("budget=none", ("memory.budget", 0)),
         ("block_size=48", ("cache.block_size", 48)),
@@ -76,10 +79,16 @@ def test_settings_as_typed(text: str, setting: tuple[str, object]) -> None:
         ("precision=bf16", "nearest: bfloat16"),
         ("precision=float8", "legal: float32, bfloat16, float16; nearest: float"),
         ("prefill_chunk=8", "or whole; nearest: 16"),
-        ("bits=6", "cache.bits: 6 is not one of its values; legal: 16, 8, 4, or full; nearest: 8"),
-        ("bits=5", "nearest: 4"),
-        ("bits=32", "nearest: 16"),
-        ("bits=-1", "nearest: 4"),
+        (
+            "cache.bits=6",
+            "cache.bits: 6 is not one of its values; legal: 16, 8, 4, or full; nearest: 8",
+        ),
+        ("cache.bits=5", "nearest: 4"),
+        ("cache.bits=32", "nearest: 16"),
+        ("cache.bits=-1", "nearest: 4"),
+        ("weights.bits=6", "legal: 8, 4, 3, 2, or full; nearest: 8"),
+        ("weights.attention=5", "legal: 8, 4, 3, 2, or same, or full; nearest: 4"),
+        ("bits=4", "'bits' is ambiguous: cache.bits, weights.bits"),
         ("block_size=0", "legal: 1 to 256; nearest: 1"),
         ("block_size=512", "nearest: 256"),
         ("requests=300", "legal: 1 to 256, or batch; nearest: 256"),
@@ -99,14 +108,11 @@ def test_wrong_settings_are_told_what_would_be_right(text: str, told: str) -> No
     assert told in str(error.value)
 
 
-def test_an_ambiguous_ending_names_its_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No two of today's knobs share an ending, so a second `bits` and its like are stood in."""
-    pair = {name: KNOBS["schedule.batch"] for name in ("weights.bits", "cache.bits", "run.graphs")}
-    monkeypatch.setattr("engine.knobs.KNOBS", pair)
+def test_an_ambiguous_ending_names_its_candidates() -> None:
     with pytest.raises(KnobError, match=r"'bits' is ambiguous: cache\.bits, weights\.bits"):
-        find_knob("bits", pair)
-    assert find_knob("graphs", pair) is pair["run.graphs"]
-    assert find_knob("cache.bits", pair) is pair["cache.bits"]
+        find_knob("bits")
+    assert find_knob("bits", ("cache.bits", "cache.layout")) is KNOBS["cache.bits"]
+    assert find_knob("cache.bits") is KNOBS["cache.bits"]
 
 
 def test_a_knob_a_hall_does_not_offer_is_unknown_there() -> None:

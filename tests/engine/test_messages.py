@@ -30,6 +30,7 @@ from engine.messages import (
     Load,
     Loaded,
     Pages,
+    Pressed,
     Progress,
     Rate,
     Ready,
@@ -45,6 +46,7 @@ from engine.messages import (
 from engine.model.config import ModelConfig
 from engine.page_map import PageMap
 from engine.quality_report import Quality
+from engine.quantised import Histogram, LayerError
 from engine.trial import (
     Bound,
     Environment,
@@ -123,6 +125,14 @@ EVENTS: tuple[AnyEvent, ...] = (
     Step(5, "decode", "candidate", 8, 140, {"decode": 0.03}),
     Account(11, "candidate", LEDGER, Flood(LEDGER, 900, 500, 3, 4, 3)),
     Pages(12, "reference", PageMap("paged", 16, "FFtS.c", 41, 64, 1, ((2, 3),)), 2, 5, 1, 0, 96),
+    Pressed(
+        13,
+        "candidate",
+        4,
+        120,
+        LayerError(0, "down", 0.07),
+        Histogram(0, "down", -0.5, 0.5, (1, 9, 1), (0, 11, 0)),
+    ),
     Tokens(6, "a\nb", 3),
     TrialDone(7, RESULT),
     ChatDone(8, "hi", 4, 2, 0.1, None, 10**9, {"linear": "packed"}, "stop"),

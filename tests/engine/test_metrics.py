@@ -34,7 +34,8 @@ from engine.metrics import (
     ttft,
     variation,
 )
-from engine.quality_report import Quality
+from engine.quality_report import Probes, Quality
+from engine.quantised import Quantised
 from engine.trial import Ledger, MemoryAccount, Pair, PhaseWork, RunSample, Work
 
 CEILINGS = Ceilings(10e9, {"float32": 1e12}, 1e-6)
@@ -229,10 +230,26 @@ def test_every_metric_of_runs_has_samples_in_a_full_trial() -> None:
         pairs=(Pair("AB", run(peak_live_tokens=24), run(peak_live_tokens=28)),),
         reference_memory=MemoryAccount({}, {"weights": 200, "kv": 100}, 1, kv_tokens=50),
         ledger=Ledger(400, {"weights": 100, "kv": 50}, 28, 28),
+        memory=MemoryAccount({}, {"weights": 100, "kv": 50}, 1, weight_elements=160),
+        quality=Quality(0.01, 0.9, 1.02, 2048, "", probes=Probes(120, 80, 60)),
+        quantised=Quantised("awq", 4, 5.0, 9.0, False, 4096, 30, 30),
     )
     words = {name for name, metric in METRICS.items() if metric.kind == "word"}
     assert set(samples(full)) == set(METRICS) - words - SERVED
     assert samples(full)["live_tokens"].values == (28.0,)
+    assert samples(full)["average_bits"].values == (5.0,)
+    assert samples(full)["weight_share"].values == (100 / 320,)
+    assert samples(full)["probes_right"].values == (0.75,)
+    gain, slower = samples(full)["four_bit_gain"].values, samples(full)["tpot_ratio"].values
+    assert gain == pytest.approx([1 / ratio for ratio in slower])
+
+
+def test_the_gain_of_four_bits_is_told_of_no_other_width() -> None:
+    wide = Quantised("rtn", 8, 8.0, 1.0, False, 0, 0, 30)
+    assert "four_bit_gain" not in samples(evidence(quantised=wide))
+    assert "four_bit_gain" not in samples(evidence())
+    unasked = Quality(0.01, 0.9, 1.02, 2048, "", probes=Probes(120, 0, 0))
+    assert "probes_right" not in samples(evidence(quality=unasked))
 
 
 def test_a_timeline_has_levels_and_no_ratios_to_another_build() -> None:
