@@ -63,6 +63,12 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             layer.attention or layer.mlp for layer in self.layers
         )
 
+    @property
+    def activations(self) -> int:
+        """The fewest bits that activations are quantised to before a product; 16: nowhere."""
+        schemes = {scheme for one in self.layers for scheme in (one.attention, one.mlp) if scheme}
+        return min((scheme.activations for scheme in schemes), default=16)
+
     def digest(self, model_digest: str, precision: str) -> str:
         """Names the quantised weights: SHA-256 over model, recipe and the run's precision."""
         told = msgspec.json.encode([model_digest, precision, self])
@@ -109,8 +115,9 @@ def _scheme(weights: WeightsConfig, own: int, model: ModelConfig) -> Scheme | No
     bits = own or weights.bits
     if bits in (0, FULL):
         return None
-    dynamic = 8 if bits == 8 and weights.method == "smoothquant" else 16
-    return _grid(weights, bits, inner_widths(model), dynamic)
+    if bits == 8 and weights.method == "smoothquant":
+        return Scheme(8, ROW, symmetric=True, activations=8)
+    return _grid(weights, bits, inner_widths(model))
 
 
 def _embedding(weights: WeightsConfig, model: ModelConfig) -> Scheme | None:
@@ -123,20 +130,19 @@ def _grid(
     weights: WeightsConfig,
     bits: int,
     widths: tuple[int, ...],
-    activations: int = 16,
     embedding: bool = False,
 ) -> Scheme:
     """`weights.group` is for widths below 8, and in the layers for 8 where `weights.bits` is 8."""
     symmetric = weights.symmetric == "on"
     if weights.group and (bits < 8 or (weights.bits == 8 and not embedding)):
-        return Scheme(bits, weights.group, symmetric, activations)
+        return Scheme(bits, weights.group, symmetric)
     if AUTO_GROUPS[bits] == ROW:
-        return Scheme(bits, ROW, True, activations)
+        return Scheme(bits, ROW, True)
     group = nearest_group(AUTO_GROUPS[bits], widths)
     fast = [size for size in INT4_GROUPS if not any(width % size for width in widths)]
     if bits == 4 and fast:
         group = min(fast, key=lambda size: (abs(size - AUTO_GROUPS[bits]), size))
-    return Scheme(bits, group, symmetric, activations)
+    return Scheme(bits, group, symmetric)
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,19 @@ def matrices(recipe: Recipe, model: ModelConfig) -> Iterator[Matrix]:
     yield Matrix("embedding", None, model.vocabulary, hidden, recipe.embedding)
     if not model.tied_head:
         yield Matrix("head", None, model.vocabulary, hidden, recipe.embedding)
+
+
+def read_bytes(recipe: Recipe, model: ModelConfig, size: int, forms: Collection[str]) -> int:
+    """Bytes of weights that one pass cannot avoid to read: every layer's matrices and the head.
+
+    `size` are the run's bytes a number. Rows looked up in the embedding are not worth counting.
+    """
+    table = "embedding" if model.tied_head else "head"
+    return sum(
+        matrix.nbytes(size, forms)
+        for matrix in matrices(recipe, model)
+        if matrix.layer is not None or matrix.name == table
+    )
 
 
 def average_bits(config: EngineConfig, model: ModelConfig, forms: Collection[str]) -> float:

@@ -30,6 +30,12 @@ WIDTHS = (8, 4, 3, 2)
 ROW = -1
 """`weights.group`: one group for the whole row."""
 
+INT8_BLOCK = (64, 64)
+INT8_BLOCKED_CODES = 1 << 20
+INT8_SUM_BYTES = 4
+"""Outputs and inputs by which oneDNN's int8 layout is filled, how many codes make it worth while,
+and what it keeps beside each row."""
+
 INT4_GROUPS = (32, 64, 128, 256)
 INT4_ROWS = 32
 """Group sizes torch's int4 product knows, and what must divide N for it."""
@@ -74,27 +80,38 @@ def choose_form(scheme: Scheme, rows: int, columns: int, forms: Collection[str])
 
     `forms` as `Capabilities.low_bit_forms`; "packed" needs nothing and is always there.
     """
-    if scheme.bits == 8 and scheme.activations == 8 and "int8-dynamic" in forms:
-        return "int8-dynamic"
     whole = scheme.group == ROW or scheme.group == columns
-    if scheme.bits == 8 and whole and scheme.symmetric and "int8-row" in forms:
-        return "int8-row"
+    if scheme.bits == 8 and whole and scheme.symmetric:
+        wanted: Form = "int8-dynamic" if scheme.activations == 8 else "int8-row"
+        if wanted in forms:
+            return wanted
     fits = scheme.group in INT4_GROUPS and columns % scheme.group == 0 and rows % INT4_ROWS == 0
     if scheme.bits == 4 and fits and "int4-group" in forms:
         return "int4-group"
     return "packed"
 
 
+def crosses(scheme: Scheme) -> bool:
+    """Whether `weights.crossover` is about such a matrix: not where activations are quantised as
+    well, which a dense product would leave whole."""
+    return scheme.activations == 16
+
+
 def matrix_bytes(scheme: Scheme, rows: int, columns: int, form: Form, size: int) -> int:
     """Codes, scales and zeros of one matrix; `size` are the run's bytes a number.
 
     torch's int4 product reads a zero for every scale, also where it is 0; the other forms keep
-    zeros only where the grid is asymmetric. Codes of a row fill whole bytes.
+    zeros only where the grid is asymmetric. Codes of a row fill whole bytes. A large int8 matrix
+    that fills oneDNN's layout is counted with its row sums, which other libraries do not keep.
 
     Raises:
         ValueError: the group does not divide the row.
     """
     groups = groups_of(scheme, columns)
     codes = -(-columns * scheme.bits // 8)
+    fills = not (rows % INT8_BLOCK[0] or columns % INT8_BLOCK[1])
+    blocked = fills and rows * columns >= INT8_BLOCKED_CODES
+    if form in ("int8-row", "int8-dynamic") and blocked:
+        codes += INT8_SUM_BYTES
     zeros = form == "int4-group" or not scheme.symmetric
     return rows * (codes + groups * size * (2 if zeros else 1))
