@@ -94,8 +94,8 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schedule: ScheduleConfig = msgspec.field(default_factory=ScheduleConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
     cache: CacheConfig = msgspec.field(default_factory=CacheConfig)
-    weights: WeightsConfig = msgspec.field(default_factory=WeightsConfig)
     memory: MemoryConfig = msgspec.field(default_factory=MemoryConfig)
+    weights: WeightsConfig = msgspec.field(default_factory=WeightsConfig)
 
 
 def complete(build: Build) -> dict[str, Value]:

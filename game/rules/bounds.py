@@ -42,9 +42,13 @@ MISSED: Mapping[str, Phase | Literal["capacity", "quality"]] = {
     "reference_use": "capacity",
     "queueing": "capacity",
     "recomputed_share": "capacity",
+    "weight_share": "capacity",
+    "average_bits": "capacity",
+    "four_bit_gain": "decode",
     "kl": "quality",
     "top1": "quality",
     "perplexity_ratio": "quality",
+    "probes_right": "quality",
 }
 """What names the bound of a run when a goal on this metric breaks. Requests queue, and are computed
 twice, for want of room."""
