@@ -8,10 +8,13 @@ fused attention) are not tensors and are not counted, here or there.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from engine.cache_plan import CachePlan
 from engine.cache_tensors import CacheTensors, Group, Pass
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
+from engine.products import Products
 
 JOIN_ROWS = 128
 """Rows within which whole prompts share a prefill pass; the scheduler's own figure."""
@@ -19,14 +22,22 @@ JOIN_ROWS = 128
 _FLOAT = 4
 
 
-def activation_bytes(config: EngineConfig, model: ModelConfig, size: int, plan: CachePlan) -> int:
-    """The peak for a build whose cache is `plan`; `size` is the run's bytes a number.
+def activation_bytes(
+    config: EngineConfig,
+    model: ModelConfig,
+    size: int,
+    plan: CachePlan,
+    forms: Collection[str] = (),
+) -> int:
+    """The peak for a build whose cache is `plan`; `size` is the run's bytes a number, `forms` this
+    machine's low-bit forms.
 
     A larger plan of the same build has more seats, and never needs less.
     """
     cache = CacheTensors.of(config, model, size, plan)
+    products = Products.of(config, model, forms)
     passes = (largest_prefill(config, plan), largest_decode(config, plan))
-    return max(_peak(parts, model, size, cache) for parts in passes)
+    return max(_peak(parts, model, size, cache, products) for parts in passes)
 
 
 def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
@@ -60,7 +71,9 @@ def largest_decode(config: EngineConfig, plan: CachePlan) -> Pass:
     ]
 
 
-def _peak(parts: Pass, model: ModelConfig, size: int, cache: CacheTensors) -> int:
+def _peak(
+    parts: Pass, model: ModelConfig, size: int, cache: CacheTensors, products: Products
+) -> int:
     """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor."""
     rows = sum(part.rows for part in parts)
     sequences = sum(part.times for part in parts)
@@ -73,21 +86,28 @@ def _peak(parts: Pass, model: ModelConfig, size: int, cache: CacheTensors) -> in
     again = rotated * size if model.qk_norm else 0  # the normed copy of q and k
     attention = layer + stream + qkv + again
     # The last row of each sequence, picked where there are others, and normed.
-    last = sequences * model.hidden * (size + (_FLOAT if rows > sequences else 0))
+    picked = sequences * model.hidden * _FLOAT if rows > sequences else residual
+    last = layer - turn - residual + picked + sequences * model.hidden * size
     scores = sequences * model.vocabulary
     widened = scores * _FLOAT if size < _FLOAT else 0
     # The largest scores computed again: x, weight and product, a little over B rows each.
     sharpened = 3 * sequences * model.hidden * _FLOAT if widened and model.tied_head else 0
     normed = rows * model.hidden * _FLOAT + (stream if size < _FLOAT else 0)
     attended = rows * model.query_width * size
+    inner = rows * model.intermediate * size
     moments = (
         cache.while_masked(parts),
         layer + normed,
+        layer + stream + qkv + products.beside("qkv", rows),
         # In float32, or cast to it: the turned copy, and the half-rotated one or the result.
         attention + rotated * (_FLOAT + size),
         attention + rotated * size + cache.writing(rows),
-        attention + rotated * size + max(cache.attending(parts), attended + stream),
-        layer + 2 * stream + 3 * rows * model.intermediate * size,
-        layer - turn + last + widened + max(scores * size, sharpened),
+        attention
+        + rotated * size
+        + max(cache.attending(parts), attended + stream + products.beside("o", rows)),
+        layer + stream + 2 * inner + products.beside("gate_up", rows),
+        layer + 2 * stream + 3 * inner + products.beside("down", rows),
+        last + scores * size + products.beside("head", sequences),
+        last + widened + max(scores * size, sharpened),
     )
     return max(moments)

@@ -6,18 +6,20 @@ The figures hold to within 7 %, for prefill and decode alike; tests count again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.cache_tensors import CHUNK_BYTES, FEWEST_PLACES
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
+from engine.products import Products
 
 A_PASS, A_SHARPENED_HEAD = 41, 13
 A_LAYER, A_QK_NORM = 31, 5
-OF_FEW_ROWS, FEWEST_ROWS = 8, 4
+OF_FEW_ROWS, FEWEST_ROWS, MATRICES = 8, 4, 4
 """Of a pass; of a head whose largest scores are computed again; of each layer without what it does
-with the cache; of norms in its heads; of filling fewer rows than four up to four."""
+with the cache; of norms in its heads; of filling fewer rows than four up to four, for each of its
+four matrices."""
 
 _FLOAT = 4
 
@@ -45,38 +47,44 @@ _WIDTHS: Mapping[int, _Width] = {
 
 @dataclass(frozen=True)
 class Calls:
-    """Counts the calls of one build's passes; `size` is the run's bytes a number."""
+    """Counts the calls of one build's passes; `size` is the run's bytes a number, `forms` this
+    machine's low-bit forms."""
 
     config: EngineConfig
     model: ModelConfig
     size: int
+    forms: Collection[str] = ()
 
     def prefill(self, rows: int, sequences: int) -> int:
         """A pass over `rows` tokens of some prompts, each of which attends by itself."""
         each = self._width.gathered if self._paged else self._width.span
         around = 7 + 9 * (sequences - 1) if self._paged else 6 * (sequences - 1)
-        return self._pass(rows, sequences * each + self._width.encode, around)
+        return self._pass(rows, sequences, sequences * each + self._width.encode, around)
 
     def decode(self, sequences: int, context: float) -> int:
         """A step of some sequences, each after about `context` cached tokens."""
         width, block = self._width, self.config.cache.block_size
         if not self._paged:
             spans = 1 if self._plain else sequences
-            return self._pass(sequences, spans * width.span + width.encode, 0)
+            return self._pass(sequences, sequences, spans * width.span + width.encode, 0)
         if block < FEWEST_PLACES:
             attend = sequences * width.gathered
-            return self._pass(sequences, attend + width.encode, 8 + 10 * sequences)
+            return self._pass(sequences, sequences, attend + width.encode, 8 + 10 * sequences)
         attend = width.blocks + (self._chunks(sequences * (context / block + 1 / 2)) - 1) * (
             width.chunk
         )
-        return self._pass(sequences, attend + width.encode, 82)
+        return self._pass(sequences, sequences, attend + width.encode, 82)
 
-    def _pass(self, rows: int, cache: int, around: int) -> int:
+    def _pass(self, rows: int, sequences: int, cache: int, around: int) -> int:
         """`cache` calls of each layer for its cache, `around` of the whole pass."""
-        layer = A_LAYER + cache + (A_QK_NORM if self.model.qk_norm else 0)
-        layer += OF_FEW_ROWS if rows < FEWEST_ROWS else 0
-        sharpened = A_SHARPENED_HEAD if self.size < _FLOAT and self.model.tied_head else 0
-        return A_PASS + sharpened + around + self.model.layers * layer
+        few = OF_FEW_ROWS if rows < FEWEST_ROWS else 0
+        layer = A_LAYER + few + cache + (A_QK_NORM if self.model.qk_norm else 0)
+        products = Products.of(self.config, self.model, self.forms)
+        calls = A_PASS + around + self.model.layers * layer
+        calls += products.more_calls(rows, sequences, dense=1 + few // MATRICES)
+        if self.size < _FLOAT and (self.model.tied_head or products.quantised_head):
+            calls += A_SHARPENED_HEAD + products.look_up_calls
+        return calls
 
     def _chunks(self, blocks: float) -> int:
         """Chunks that blocks are made in where they are not kept in float32."""

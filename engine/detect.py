@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ from engine.capabilities import Capabilities
 from engine.clean import clean
 from engine.weight_format import WIDTHS
 from kernels.linear.dispatch import available_forms
+from kernels.linear.low_bit_forms import available_low_bit_forms
 
 _PRECISIONS: Mapping[str, torch.dtype] = {
     "float32": torch.float32,
@@ -37,12 +38,11 @@ _NATIVE = {
 
 _ROOT = Path("/")
 
-NO_LOW_BIT_KERNELS = "this version has no kernels for quantised weights; nearest: full"
-
 
 def detect() -> Capabilities:
     """This machine's CPU as an engine would use it."""
     logical = logical_cores()
+    low_bit = low_bit_forms()
     return Capabilities(
         device="cpu",
         device_name=processor_name(),
@@ -55,7 +55,8 @@ def detect() -> Capabilities:
         platform=platform.platform(),
         precisions={name: why_not(dtype) for name, dtype in _PRECISIONS.items()},
         linear_forms=linear_forms(),
-        weight_bits={str(bits): NO_LOW_BIT_KERNELS for bits in WIDTHS},
+        low_bit_forms=low_bit,
+        weight_bits=weight_bits(low_bit),
     )
 
 
@@ -80,6 +81,26 @@ def linear_forms() -> tuple[str, ...]:
         if not why_not(dtype):
             forms |= dict.fromkeys(available_forms(dtype))
     return tuple(forms)
+
+
+def low_bit_forms() -> dict[str, tuple[str, ...]]:
+    """By usable precision, the forms of quantised weights whose product comes out right here."""
+    usable = {name: dtype for name, dtype in _PRECISIONS.items() if not why_not(dtype)}
+    return {name: available_low_bit_forms(dtype) for name, dtype in usable.items()}
+
+
+def weight_bits(forms: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """By width, "" where some form takes it in some precision, else why none does.
+
+    int8 and int4 forms take their own width, the packed one takes any.
+    """
+    found = {form for names in forms.values() for form in names}
+
+    def why_none(bits: int) -> str:
+        taken = any(form == "packed" or form.startswith(f"int{bits}-") for form in found)
+        return "" if taken else f"no kernel here multiplies by weights of {bits} bits"
+
+    return {str(bits): why_none(bits) for bits in WIDTHS}
 
 
 def instruction_set() -> str:

@@ -19,11 +19,16 @@ _FLOAT = 4
 
 
 def fit_cache(
-    config: EngineConfig, model: ModelConfig, weights: int, capacity: int | None = None
+    config: EngineConfig,
+    model: ModelConfig,
+    weights: int,
+    capacity: int | None = None,
+    forms: Collection[str] = (),
 ) -> CachePlan:
     """The largest cache that fits the vessel beside `weights` bytes and its own working memory.
 
     `capacity` is the longest request in tokens: the workload's prompt + output unless said.
+    `forms` are this machine's low-bit forms.
 
     Raises:
         BudgetError: not one request of that length fits.
@@ -32,15 +37,22 @@ def fit_cache(
     size = element_bytes(config.run.precision)
 
     def others(plan: CachePlan) -> int:
-        return weights + activation_bytes(config, model, size, plan) + scratch_bytes(model)
+        working = activation_bytes(config, model, size, plan, forms)
+        return weights + working + scratch_bytes(model)
 
     return plan_cache(config, model, size, others, capacity)
 
 
-def footprint(config: EngineConfig, model: ModelConfig, weights: int, plan: CachePlan) -> int:
+def footprint(
+    config: EngineConfig,
+    model: ModelConfig,
+    weights: int,
+    plan: CachePlan,
+    forms: Collection[str] = (),
+) -> int:
     """Bytes of the whole build beside and in its cache `plan`."""
     size = element_bytes(config.run.precision)
-    working = activation_bytes(config, model, size, plan) + scratch_bytes(model)
+    working = activation_bytes(config, model, size, plan, forms) + scratch_bytes(model)
     return weights + working + plan.nbytes
 
 
@@ -71,6 +83,12 @@ def weight_bytes(
     if model.qk_norm:
         norms += model.layers * (model.query_width + model.kv_width + 1)
     return held + biases * size + norms * _FLOAT
+
+
+def weight_elements(model: ModelConfig) -> int:
+    """Distinct weights of the model's matrices: a tied head is the embedding."""
+    tables = model.vocabulary * model.hidden * (1 if model.tied_head else 2)
+    return model.layers * model.layer_matrix_elements + tables
 
 
 def scratch_bytes(model: ModelConfig) -> int:

@@ -5,19 +5,21 @@ Torch-free. Every check runs before anything is loaded, and names the nearest le
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from engine.cache_plan import BudgetError, CachePlan, budget_for, megabytes
 from engine.capabilities import Capabilities
-from engine.config import EngineConfig
+from engine.config import EngineConfig, WeightsConfig
 from engine.fit import fit_cache, footprint, weight_bytes
 from engine.knobs import KNOBS, KnobError
 from engine.load import LEAST_OUTPUT, LEAST_OWN
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
+from engine.recipe import FULL, matrices, recipe_of
+from engine.weight_format import ROW, nearest_group
 
 MACHINE_SHARE = 0.8
 """Of the machine's memory a build may take: the system, the interface and passing buffers need
@@ -84,18 +86,74 @@ def check_layout(config: EngineConfig, model: ModelConfig) -> None:
         )
 
 
+def check_weights(config: EngineConfig, model: ModelConfig) -> None:
+    """Whether the knobs of quantisation go together, and with the model's matrices.
+
+    Raises:
+        KnobError: a group that does not divide the rows it is for, or SmoothQuant in other than
+            eight bits or with groups of its own; names the nearest value that can be.
+    """
+    weights = config.weights
+    if weights.method == "smoothquant":
+        _check_smoothquant(weights)
+    group = weights.group
+    found = matrices(recipe_of(weights, model), model)
+    asked = {one.columns for one in found if one.scheme and one.scheme.group == group}
+    if group > 0 and any(columns % group for columns in asked):
+        wide = ", ".join(str(columns) for columns in sorted(asked))
+        raise KnobError(
+            f"weights.group={group} does not divide rows of {wide} weights; nearest: "
+            f"weights.group={_nearest_group(group, asked)}"
+        )
+
+
+def _nearest_group(group: int, widths: Collection[int]) -> str:
+    """Of the groups that the knob can be set to: those of odd shapes may all be too small."""
+    domain, nearest = KNOBS["weights.group"].domain, nearest_group(group, widths)
+    try:
+        return domain.show(domain.check(nearest))
+    except KnobError:
+        return domain.show(ROW)
+
+
+def _check_smoothquant(weights: WeightsConfig) -> None:
+    """It moves scales from activations to weights so that both can be eight bits wide."""
+    widths = {name: getattr(weights, name) for name in ("attention", "mlp", "edges")}
+    wrong = {
+        f"weights.{name}": bits for name, bits in widths.items() if bits not in _OF_SMOOTHQUANT
+    }
+    follows = not (weights.attention and weights.mlp)
+    if follows and weights.bits not in _OF_SMOOTHQUANT:
+        wrong = {"weights.bits": weights.bits} | wrong
+    if wrong:
+        told = ", ".join(f"{name}={bits}" for name, bits in wrong.items())
+        raise KnobError(
+            f"weights.method=smoothquant is for 8-bit weights and activations, and {told} asks for "
+            f"others; nearest: {' with '.join(f'{name}=8' for name in wrong)}"
+        )
+    if weights.group not in (0, ROW):
+        raise KnobError(
+            f"weights.method=smoothquant has one scale a row, and weights.group={weights.group} "
+            "asks for more; nearest: weights.group=row"
+        )
+
+
+_OF_SMOOTHQUANT = (0, 8, FULL)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What bounds a build's memory: the model, and the bytes and precisions of a machine.
 
     `most` are the bytes it gives, 0 where its memory is not known; `packed_head` as in
-    `engine.fit.weight_bytes`.
+    `engine.fit.weight_bytes`; `forms` are its low-bit forms by precision.
     """
 
     model: ModelConfig
     most: int
     precisions: tuple[str, ...]
     packed_head: bool
+    forms: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: ModelConfig, capabilities: Capabilities) -> Limits:
@@ -104,14 +162,15 @@ class Limits:
             int(MACHINE_SHARE * capabilities.memory_bytes),
             tuple(word for word, why_not in capabilities.precisions.items() if not why_not),
             "packed" in capabilities.linear_forms,
+            capabilities.low_bit_forms,
         )
 
     def plan(self, config: EngineConfig) -> CachePlan:
         """Raises BudgetError where the vessel cannot hold one request."""
-        return fit_cache(config, self.model, self._weights(config))
+        return fit_cache(config, self.model, self._weights(config), forms=self._forms(config))
 
     def total(self, config: EngineConfig, plan: CachePlan) -> int:
-        return footprint(config, self.model, self._weights(config), plan)
+        return footprint(config, self.model, self._weights(config), plan, self._forms(config))
 
     def holds(self, config: EngineConfig) -> bool:
         """Whether the build would run: in its vessel, and on this machine."""
@@ -122,7 +181,11 @@ class Limits:
         return self.most <= 0 or self.total(config, plan) <= self.most
 
     def _weights(self, config: EngineConfig) -> int:
-        return weight_bytes(self.model, element_bytes(config.run.precision), self.packed_head)
+        size, recipe = element_bytes(config.run.precision), recipe_of(config.weights, self.model)
+        return weight_bytes(self.model, size, self.packed_head, recipe, self._forms(config))
+
+    def _forms(self, config: EngineConfig) -> Collection[str]:
+        return self.forms.get(config.run.precision, ())
 
 
 def check_memory(config: EngineConfig, limits: Limits) -> CachePlan:

@@ -7,15 +7,18 @@ the one the engine will plan: in a vessel, what the rest leaves (`engine.fit`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.activations import activation_bytes
 from engine.cache_plan import CachePlan, vessel_bytes
+from engine.capabilities import Capabilities
 from engine.config import EngineConfig
 from engine.fit import fit_cache, scratch_bytes, weight_bytes
 from engine.load import mean_load
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
+from engine.recipe import recipe_of
 from engine.trial import PhaseWork, Work
 from engine.work import decode_work, prefill_work, running
 
@@ -60,33 +63,47 @@ class Price:
         return PhaseWork(precision=self.precision, prefill=self.prefill, decode=self.decode)
 
 
-def price(config: EngineConfig, model: ModelConfig, packed_head: bool = True) -> Price:
+def price(
+    config: EngineConfig,
+    model: ModelConfig,
+    packed_head: bool = True,
+    forms: Collection[str] = (),
+) -> Price:
     """The cost of `config` on `model`.
 
     Args:
         packed_head: the machine multiplies by a packed copy of the weights, so that a tied head is
             a second copy of the embedding (look-up needs rows, the product a packed matrix).
+        forms: the low-bit forms of this machine in the build's precision.
 
     Raises:
         BudgetError: the vessel cannot hold one request.
-        ValueError: a precision with no known width.
+        ValueError: a precision with no known width, or a group that does not divide a matrix's
+            rows.
     """
     size = element_bytes(config.run.precision)
-    weights = weight_bytes(model, size, packed_head)
-    plan = fit_cache(config, model, weights)
+    recipe = recipe_of(config.weights, model)
+    weights = weight_bytes(model, size, packed_head, recipe, forms)
+    plan = fit_cache(config, model, weights, forms=forms)
     together = running(config, plan)
     return Price(
         weights=weights,
         kv=plan.nbytes,
-        activations=activation_bytes(config, model, size, plan),
+        activations=activation_bytes(config, model, size, plan, forms),
         scratch=scratch_bytes(model),
-        prefill=prefill_work(config, model, together),
-        decode=decode_work(config, model, together),
+        prefill=prefill_work(config, model, together, forms),
+        decode=decode_work(config, model, together, forms),
         precision=config.run.precision,
         plan=plan,
         vessel=vessel_bytes(config, model),
         live=live_bytes(config, plan),
     )
+
+
+def price_on(config: EngineConfig, model: ModelConfig, machine: Capabilities) -> Price:
+    """The cost of `config` in the kernel forms that `machine` has. Raises as `price`."""
+    packed = "packed" in machine.linear_forms
+    return price(config, model, packed, machine.low_bit_forms.get(config.run.precision, ()))
 
 
 def live_bytes(config: EngineConfig, plan: CachePlan) -> int:

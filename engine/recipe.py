@@ -21,6 +21,7 @@ from engine.weight_format import (
     Form,
     Scheme,
     choose_form,
+    lies_blocked,
     matrix_bytes,
     nearest_group,
 )
@@ -64,10 +65,10 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
-    def activations(self) -> int:
-        """The fewest bits that activations are quantised to before a product; 16: nowhere."""
-        schemes = {scheme for one in self.layers for scheme in (one.attention, one.mlp) if scheme}
-        return min((scheme.activations for scheme in schemes), default=16)
+    def schemes(self) -> frozenset[Scheme]:
+        """Every scheme of the layers, each once."""
+        both = (scheme for one in self.layers for scheme in (one.attention, one.mlp))
+        return frozenset(scheme for scheme in both if scheme is not None)
 
     def digest(self, model_digest: str, precision: str) -> str:
         """Names the quantised weights: SHA-256 over model, recipe and the run's precision."""
@@ -173,7 +174,8 @@ class Matrix:
         form = self.form(forms)
         if self.scheme is None or form is None:
             return self.elements * size
-        return matrix_bytes(self.scheme, self.rows, self.columns, form, size)
+        blocked = lies_blocked(form, self.rows, self.columns, forms)
+        return matrix_bytes(self.scheme, self.rows, self.columns, form, size, blocked)
 
 
 def matrices(recipe: Recipe, model: ModelConfig) -> Iterator[Matrix]:

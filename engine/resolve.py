@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from engine.cache_plan import CachePlan
 from engine.capabilities import Capabilities
 from engine.config import Build, EngineConfig, complete
-from engine.knobs import KNOBS, KnobError, Value
-from engine.legality import Limits, check_layout, check_lengths, check_memory
+from engine.knobs import KNOBS, IntDomain, KnobError, Value
+from engine.legality import Limits, check_layout, check_lengths, check_memory, check_weights
 from engine.load import request_count
 from engine.model.config import ModelConfig
+from engine.recipe import FULL, inner_widths, matrices, recipe_of
+from engine.weight_format import ROW, Scheme
 
 _BY_LENGTHS, _BY_LAYOUT = "workload.prompt", "cache.block_size"
 """Knobs whose bound depends on others: `engine.legality` refuses them, with the nearest value."""
@@ -45,7 +49,8 @@ def resolve(
         reason = KNOBS[name].unavailable(value, capabilities, model)
         if reason:
             shown = KNOBS[name].domain.show(value)
-            raise KnobError(f"{name}={shown} cannot run here: {reason}")
+            near = _nearest_width(name, value, capabilities)
+            raise KnobError(f"{name}={shown} cannot run here: {reason}{near}")
     reasons: dict[str, str] = {}
     threads = int(positions["run.threads"])
     if threads == 0:
@@ -58,10 +63,12 @@ def resolve(
     config = _config(positions | {"run.threads": threads})
     check_lengths(config, model)
     check_layout(config, model)
+    check_weights(config, model)
     plan = check_memory(config, Limits.of(model, capabilities))
     seats = _seats(config, plan)
     if seats is not None:
         reasons["schedule.batch"] = seats
+    reasons |= weight_reasons(config, model)
     return Resolved(config=config, reasons=reasons)
 
 
@@ -71,6 +78,57 @@ def _config(positions: dict[str, Value]) -> EngineConfig:
         section, key = name.split(".")
         sections.setdefault(section, {})[key] = value
     return msgspec.convert(sections, EngineConfig)
+
+
+def _nearest_width(name: str, value: Value, capabilities: Capabilities) -> str:
+    """`; nearest: weights.bits=4`: where a width has no kernel here, the closest that has one."""
+    domain = KNOBS[name].domain
+    if not name.startswith("weights.") or not isinstance(domain, IntDomain):
+        return ""
+    widths = [
+        width
+        for width in domain.ladder
+        if width not in (0, FULL, value) and not capabilities.weight_bits.get(str(width))
+    ]
+    # As far from it below and above: the wider, which keeps more.
+    near = min(widths, key=lambda width: (abs(width - int(value)), -width), default=0)
+    return f"; nearest: {name}={domain.show(near)}"
+
+
+def weight_reasons(config: EngineConfig, model: ModelConfig) -> dict[str, str]:
+    """Knob name -> why quantisation's automatic choices are what they are, and what does nothing
+    or is likely to fail."""
+    weights, reasons = config.weights, dict[str, str]()
+    recipe = recipe_of(weights, model)
+    found = [matrix for matrix in matrices(recipe, model) if matrix.scheme is not None]
+    schemes = {matrix.scheme for matrix in found if matrix.scheme is not None}
+    if weights.group == 0 and schemes:
+        reasons["weights.group"] = _groups(schemes) + ": what the kernels of a width like"
+    if weights.embedding == 0 and recipe.embedding is not None:
+        reasons["weights.embedding"] = (
+            f"{recipe.embedding.bits} bits: every word passes through it, in and out"
+        )
+    inner = any(matrix.layer is not None for matrix in found)
+    if not inner and weights.method != "rtn":
+        reasons["weights.method"] = (
+            f"no layer is quantised, so {weights.method} has nothing to do; set weights.bits"
+        )
+    widest = max(inner_widths(model))
+    if inner and 0 < recipe.calibration < widest:
+        reasons["weights.calibration"] = (
+            f"{recipe.calibration} tokens cannot tell apart the {widest} inputs of the widest "
+            f"matrix: {weights.method} may do worse than rounding; from {widest} on it can"
+        )
+    return reasons
+
+
+def _groups(schemes: Collection[Scheme]) -> str:
+    """ "8 bits by the row, 4 bits in groups of 64": each width once, the widest first."""
+    by_width = {scheme.bits: scheme.group for scheme in schemes}
+    return ", ".join(
+        f"{bits} bits " + ("by the row" if group == ROW else f"in groups of {group}")
+        for bits, group in sorted(by_width.items(), reverse=True)
+    )
 
 
 def _seats(config: EngineConfig, plan: CachePlan) -> str | None:

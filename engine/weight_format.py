@@ -30,11 +30,14 @@ WIDTHS = (8, 4, 3, 2)
 ROW = -1
 """`weights.group`: one group for the whole row."""
 
+BLOCKED = "int8-blocked"
+"""Beside a machine's low-bit forms: where large int8 matrices lie in oneDNN's layout."""
+
 INT8_BLOCK = (64, 64)
 INT8_BLOCKED_CODES = 1 << 20
 INT8_SUM_BYTES = 4
-"""Outputs and inputs by which oneDNN's int8 layout is filled, how many codes make it worth while,
-and what it keeps beside each row."""
+"""Outputs and inputs by which that layout is filled, how many codes make it worth while, and what
+it keeps beside each row."""
 
 INT4_GROUPS = (32, 64, 128, 256)
 INT4_ROWS = 32
@@ -97,21 +100,28 @@ def crosses(scheme: Scheme) -> bool:
     return scheme.activations == 16
 
 
-def matrix_bytes(scheme: Scheme, rows: int, columns: int, form: Form, size: int) -> int:
+def lies_blocked(form: Form, rows: int, columns: int, forms: Collection[str]) -> bool:
+    """Whether a matrix of int8 codes lies in oneDNN's layout, on a machine of these `forms`."""
+    fills = not (rows % INT8_BLOCK[0] or columns % INT8_BLOCK[1])
+    large = rows * columns >= INT8_BLOCKED_CODES
+    return BLOCKED in forms and form in ("int8-row", "int8-dynamic") and fills and large
+
+
+def matrix_bytes(
+    scheme: Scheme, rows: int, columns: int, form: Form, size: int, blocked: bool = False
+) -> int:
     """Codes, scales and zeros of one matrix; `size` are the run's bytes a number.
 
     torch's int4 product reads a zero for every scale, also where it is 0; the other forms keep
-    zeros only where the grid is asymmetric. Codes of a row fill whole bytes. A large int8 matrix
-    that fills oneDNN's layout is counted with its row sums, which other libraries do not keep.
+    zeros only where the grid is asymmetric. Codes of a row fill whole bytes. `blocked` int8 codes
+    have their row sums beside them.
 
     Raises:
         ValueError: the group does not divide the row.
     """
     groups = groups_of(scheme, columns)
     codes = -(-columns * scheme.bits // 8)
-    fills = not (rows % INT8_BLOCK[0] or columns % INT8_BLOCK[1])
-    blocked = fills and rows * columns >= INT8_BLOCKED_CODES
-    if form in ("int8-row", "int8-dynamic") and blocked:
+    if blocked:
         codes += INT8_SUM_BYTES
     zeros = form == "int4-group" or not scheme.symmetric
     return rows * (codes + groups * size * (2 if zeros else 1))

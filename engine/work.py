@@ -1,14 +1,14 @@
 """What a phase cannot avoid: bytes that must move, operations that must run, operator calls.
 
-Torch-free. Bytes are those read or written at least once: every weight in every pass, each token's
-keys and values where they are made and where they are looked at. Operations are multiply-adds, two
-each. What a build will do is counted from its workload, at mean lengths where those are drawn; what
-a served load has done, from what was counted while it ran.
+Torch-free. Bytes are those read or written at least once: every weight in every pass, in as many
+bits as it is kept in; each token's keys and values where they are made and where they are looked
+at. Operations are multiply-adds, two each. What a build will do is counted from its workload, at
+mean lengths where those are drawn; what a served load has done, from what was counted while it ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -19,6 +19,7 @@ from engine.config import EngineConfig
 from engine.load import RequestShape, mean_load
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
+from engine.recipe import Matrix, matrices, read_bytes, recipe_of
 from engine.trial import LoadSample, PhaseWork, Work
 
 
@@ -86,39 +87,51 @@ def _take(waiting: Sequence[tuple[int, int]], chunk: int) -> list[Slice]:
 # What a build will do
 
 
-def prefill_work(config: EngineConfig, model: ModelConfig, seats: int | None = None) -> Work:
-    """One run's whole prefill: every pass reads every weight, whatever rows share it."""
+def prefill_work(
+    config: EngineConfig,
+    model: ModelConfig,
+    seats: int | None = None,
+    forms: Collection[str] = (),
+) -> Work:
+    """One run's whole prefill: every pass reads every weight, whatever rows share it.
+
+    `forms` are this machine's low-bit forms, here and in what follows.
+    """
+    weights = _Weights.of(config, model, forms)
     size = element_bytes(config.run.precision)
     passes = prefill_passes(config, seats)
     slices = [part for one in passes for part in one]
     tokens = sum(part.count for part in slices)
     cached = sum(part.start for part in slices)  # read back: by later chunks, by those who share
     seen = sum(_attended(part, model.sliding_window) for part in slices)
-    layers = 2 * tokens * model.layers * model.layer_matrix_elements
-    head = 2 * len(slices) * model.vocabulary * model.hidden
-    calls = Calls(config, model, size)
+    head = 2 * len(slices) * weights.head
+    calls = Calls(config, model, size, forms)
     dispatches = sum(calls.prefill(sum(part.count for part in one), len(one)) for one in passes)
     return Work(
         bytes_moved=float(
-            size * len(passes) * model.matrix_elements
-            + token_bytes(config, model, size) * (tokens + cached)
+            len(passes) * weights.nbytes + token_bytes(config, model, size) * (tokens + cached)
         ),
-        flops=float(layers + head + _attention_flops(model, seen)),
+        flops=2.0 * tokens * weights.layers + head + _attention_flops(model, seen),
         dispatches=float(dispatches),
     )
 
 
-def decode_work(config: EngineConfig, model: ModelConfig, sequences: int | None = None) -> Work:
+def decode_work(
+    config: EngineConfig,
+    model: ModelConfig,
+    sequences: int | None = None,
+    forms: Collection[str] = (),
+) -> Work:
     """One mean decode step of `sequences` (the batch): the weights once for all of them, each
     one's keys and values for itself."""
+    weights = _Weights.of(config, model, forms)
     size = element_bytes(config.run.precision)
     batch = sequences or config.schedule.batch
     context = fmean(_mean_context(shape, model.sliding_window) for shape in mean_load(config))
     return Work(
-        bytes_moved=size * model.matrix_elements
-        + token_bytes(config, model, size) * batch * (context + 1),
-        flops=2.0 * batch * model.matrix_elements + _attention_flops(model, batch * context),
-        dispatches=float(Calls(config, model, size).decode(batch, context)),
+        bytes_moved=weights.nbytes + token_bytes(config, model, size) * batch * (context + 1),
+        flops=2.0 * batch * weights.all + _attention_flops(model, batch * context),
+        dispatches=float(Calls(config, model, size, forms).decode(batch, context)),
     )
 
 
@@ -131,7 +144,9 @@ def _mean_context(shape: RequestShape, window: int | None) -> float:
 # What a served load has done
 
 
-def load_work(sample: LoadSample, config: EngineConfig, model: ModelConfig) -> PhaseWork:
+def load_work(
+    sample: LoadSample, config: EngineConfig, model: ModelConfig, forms: Collection[str] = ()
+) -> PhaseWork:
     """The work that a load could not avoid, from what was counted while it was served.
 
     `prefill` is all of its prefill, `decode` its mean decode step. A floor: keys and values found
@@ -139,22 +154,19 @@ def load_work(sample: LoadSample, config: EngineConfig, model: ModelConfig) -> P
     own alone; one that was put back gets its next token from prefill, and is charged for the
     shortest steps it can have made.
     """
+    weights = _Weights.of(config, model, forms)
     size = element_bytes(config.run.precision)
     each, window = token_bytes(config, model, size), model.sliding_window
     requests, steps = sample.requests, max(sample.decode_steps, 1)
     prompts = [Slice(r.cached_tokens, r.prompt_tokens - r.cached_tokens) for r in requests]
-    calls = Calls(config, model, size)
+    calls = Calls(config, model, size, forms)
     rows_a_pass = sample.prefilled_tokens // max(sample.prefill_passes, 1)
     prefill_seen = sum(_attended(part, window) for part in prompts)
     prefill = Work(
-        bytes_moved=float(
-            size * sample.prefill_passes * model.matrix_elements + each * sample.prefilled_tokens
-        ),
-        flops=float(
-            2 * sample.prefilled_tokens * model.layers * model.layer_matrix_elements
-            + 2 * len(requests) * model.vocabulary * model.hidden
-            + _attention_flops(model, prefill_seen)
-        ),
+        bytes_moved=float(sample.prefill_passes * weights.nbytes + each * sample.prefilled_tokens),
+        flops=2.0 * sample.prefilled_tokens * weights.layers
+        + 2 * len(requests) * weights.head
+        + _attention_flops(model, prefill_seen),
         dispatches=float(sample.prefill_passes * calls.prefill(rows_a_pass, 1)),
     )
     answers = [
@@ -167,14 +179,57 @@ def load_work(sample: LoadSample, config: EngineConfig, model: ModelConfig) -> P
         for part, r in zip(answers, requests, strict=True)
     )
     decode = Work(
-        bytes_moved=size * model.matrix_elements + each * (own + rows) / steps,
-        flops=(2.0 * rows * model.matrix_elements + _attention_flops(model, seen)) / steps,
+        bytes_moved=weights.nbytes + each * (own + rows) / steps,
+        flops=(2.0 * rows * weights.all + _attention_flops(model, seen)) / steps,
         dispatches=float(calls.decode(max(rows // steps, 1), seen / max(rows, 1))),
     )
     return PhaseWork(precision=config.run.precision, prefill=prefill, decode=decode)
 
 
 # Counts
+
+
+_OPERAND_BYTES: Mapping[str, int] = {"int8-dynamic": 1, "int8-row": 3, "int4-group": 2}
+"""Bytes of an activation, or of all its pieces, as a low-bit form multiplies it, where that is less
+than the run's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """What one pass does with the weights: the bytes it reads, and multiply-adds a row, of the
+    layers and of the head.
+
+    A multiply-add counts in numbers as wide as the run's, whose rate was measured. Of narrower ones
+    more fit a register, and each counts so much less: a floor must not be above what a kernel can.
+    """
+
+    nbytes: int
+    layers: float
+    head: float
+
+    @classmethod
+    def of(cls, config: EngineConfig, model: ModelConfig, forms: Collection[str]) -> _Weights:
+        size = element_bytes(config.run.precision)
+        recipe = recipe_of(config.weights, model)
+        head = model.vocabulary * model.hidden
+        if not recipe.quantises:
+            layers = model.layers * model.layer_matrix_elements
+            return cls(size * (layers + head), layers, head)
+
+        def operations(matrix: Matrix) -> float:
+            width = _OPERAND_BYTES.get(matrix.form(forms) or "", size)
+            return matrix.elements * min(width, size) / size
+
+        found = list(matrices(recipe, model))
+        return cls(
+            read_bytes(recipe, model, size, forms),
+            sum(operations(matrix) for matrix in found if matrix.layer is not None),
+            operations(found[-1]),
+        )
+
+    @property
+    def all(self) -> float:
+        return self.layers + self.head
 
 
 def _attention_flops(model: ModelConfig, seen: float) -> float:

@@ -16,7 +16,7 @@ from engine.capabilities import Capabilities
 from engine.knobs import KnobError, Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
-from engine.price import Price, price
+from engine.price import Price, price_on
 from engine.resolve import Resolved, resolve
 from engine.trial import TrialResult, TrialSpec
 from game.build_check import find_open_stage, find_stage, positions_of, read_settings, spec_of
@@ -201,10 +201,10 @@ class Session(ProfileDesk):
         """Bytes and operations by formula, its cache as the vessel leaves room for it; None where
         the build cannot run or is not known yet."""
         resolved, model = self.check(stage_id, build), self.model_config
-        if not isinstance(resolved, Resolved) or model is None:
+        if not isinstance(resolved, Resolved) or model is None or self.capabilities is None:
             return None
         try:
-            return price(resolved.config, model)
+            return price_on(resolved.config, model, self.capabilities)
         except ValueError:
             return None
 

@@ -34,7 +34,13 @@ _ORDINARY = Capabilities(
     python_version="3",
     platform="test",
     precisions={"float32": "", "bfloat16": "", "float16": ""},
-    linear_forms=("plain",),
+    linear_forms=("plain", "packed"),
+    low_bit_forms={
+        "float32": ("int4-group", "int8-row", "int8-dynamic", "packed", "int8-blocked"),
+        "bfloat16": ("int4-group", "int8-row", "int8-dynamic", "packed", "int8-blocked"),
+        "float16": ("int4-group", "int8-row", "int8-dynamic", "packed", "int8-blocked"),
+    },
+    weight_bits={"8": "", "4": "", "3": "", "2": ""},
 )
 
 

@@ -14,9 +14,13 @@ _STATM = Path("/proc/self/statm")
 
 
 def account(
-    predicted: Mapping[str, int], allocated: Mapping[str, int], kv_tokens: int = 0
+    predicted: Mapping[str, int],
+    allocated: Mapping[str, int],
+    kv_tokens: int = 0,
+    weight_elements: int = 0,
 ) -> MemoryAccount:
-    """Both sides, part by part; `kv_tokens` token slots share the part `kv`.
+    """Both sides, part by part; `kv_tokens` token slots share the part `kv`, and the distinct
+    `weight_elements` of the model the part `weights`.
 
     Raises:
         ValueError: the parts differ in name: then the sums could agree by chance.
@@ -30,6 +34,7 @@ def account(
         allocated=dict(allocated),
         resident_bytes=resident_bytes(),
         kv_tokens=kv_tokens,
+        weight_elements=weight_elements,
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from engine.load_metrics import load_faster_than_physics
 from engine.machine import Ceilings
-from engine.measure.output_check import WrongToken
+from engine.measure.output_check import LEAST_AGREEMENT, WrongToken
 from engine.measure.reporter import Side
 from engine.measure.timing import WarmUp
 from engine.metrics import Phase, faster_than_physics, noise_variation
@@ -72,6 +72,15 @@ def noise_fault(
     if unsettled:
         return Fault("unstable", {"runs": str(max(unsettled)), "cv": f"{spread * 100:.0f}"})
     return Fault("noise", {"cv": f"{spread * 100:.0f}"})
+
+
+def disagreement(side: Side, made_in: str, best: int, tokens: int) -> Fault:
+    """Too few of a restless build's tokens were the best of their positions."""
+    what = (
+        f"{side}: {best} of {tokens} tokens have the best score of their position, "
+        f"{LEAST_AGREEMENT:.0%} expected in {made_in}"
+    )
+    return Fault("wrong_output", {"what": what})
 
 
 def wrong_output(side: Side, run: int, request: int, made_in: str, wrong: WrongToken) -> Fault:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 import torch
 
 from engine.config import EngineConfig
+from engine.fit import weight_elements
 from engine.knobs import KnobError
 from engine.load import request_count
 from engine.measure.account import account
 from engine.measure.harness import BuildEngine
+from engine.measure.quantising import told, wanted, watched_at
 from engine.measure.reporter import Reporter, Side
 from engine.measure.shelf import Shelf
 from engine.measure.timing import Clock
 from engine.model.llama import Llama
 from engine.price import Price, price
+from engine.quantised import Quantised
 from engine.resolve import Resolved
 from engine.trial import MemoryAccount, TrialKind
 
@@ -25,7 +28,8 @@ MakeEngine = Callable[[Llama, EngineConfig, frozenset[int]], BuildEngine]
 
 @dataclass(frozen=True)
 class Prepared:
-    """`load_seconds` are those its weights took to be made ready (0 where they were)."""
+    """`load_seconds` are those its weights took to be made ready (0 where they were), without those
+    of quantising, which `quantised` tells (None where no weight was)."""
 
     side: Side
     resolved: Resolved
@@ -33,6 +37,8 @@ class Prepared:
     price: Price
     memory: MemoryAccount
     load_seconds: float
+    forms: tuple[str, ...] = ()
+    quantised: Quantised | None = None
 
     @property
     def config(self) -> EngineConfig:
@@ -50,24 +56,35 @@ def prepare(
 ) -> Prepared:
     """Build the engine of one side and take its account, which runs its largest passes once.
 
+    Weights that its recipe asks for are quantised first, unless they lie ready.
+
     Raises:
         KnobError: a trial of this kind starts all requests together, and they may not.
         BudgetError: not one request fits the memory budget.
         Aborted: the player stopped the trial.
     """
     config = resolved.config
-    desk.progress("loading", 0, 1, detail=config.run.precision)
     torch.set_num_threads(config.run.threads)
+    recipe = wanted(config, shelf.config)
+    watch, report = watched_at(desk, side), None
+    if recipe is not None:
+        report = shelf.quantised(recipe, config.run.precision, watch).report
+    desk.progress("loading", 0, 1, detail=config.run.precision)
     start = clock()
-    model = shelf.llama(config.run.precision)
+    model = shelf.llama(config.run.precision, recipe, config.weights.crossover, watch)
     seconds = (clock() - start) / 1e9
     desk.check()
     engine = make_engine(model, config, shelf.tokenizer.eos_ids)
     packed = "packed" in engine.kernel_path.get("head", "")
-    found = price(config, shelf.config, packed_head=packed)
+    forms = model.low_bit_forms
+    found = price(config, shelf.config, packed, forms)
     _check_seats(kind, config, found)
-    memory = account(found.parts, engine.allocated(), found.plan.tokens)
-    return Prepared(side, resolved, engine, found, memory, seconds)
+    memory = account(
+        found.parts, engine.allocated(), found.plan.tokens, weight_elements(shelf.config)
+    )
+    if report is not None:
+        report = told(report, config, shelf.config, forms)
+    return Prepared(side, resolved, engine, found, memory, seconds, forms, report)
 
 
 def _check_seats(kind: TrialKind, config: EngineConfig, found: Price) -> None:

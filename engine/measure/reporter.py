@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from engine.measure.timing import Clock, Phase
-from engine.messages import Account, Event, Pages, Progress, Step
+from engine.messages import Account, Event, Pages, Pressed, Progress, Step
+from engine.quantised import Histogram, LayerError
 from engine.serve.failures import Aborted
 from engine.trial import Flood, Ledger
 
@@ -16,10 +17,13 @@ TELL_INTERVAL = 0.5
 """Seconds between events of one kind while the clock runs: two a second cost a timed run nothing
 that can be measured."""
 
+PRESSED_INTERVAL = 0.05
+"""The same while weights are quantised, where no clock runs: as often as a picture is drawn."""
+
 
 class Reporter:
-    """Emits Progress and, twice a second at most, Step, Account and Pages; raises Aborted once the
-    player stops. What a timed run tells is put together only when it is due."""
+    """Emits Progress, Step, Account and Pages twice a second at most, Pressed twenty times; raises
+    Aborted once the player stops. What a timed run tells is put together only when it is due."""
 
     def __init__(
         self, job: int, emit: Callable[[Event], None], aborted: Callable[[], bool], clock: Clock
@@ -29,6 +33,7 @@ class Reporter:
         self._aborted = aborted
         self._clock = clock
         self._next: dict[type[Event], int] = {}
+        self._unseen: Histogram | None = None
 
     def check(self) -> None:
         """Raises Aborted where the player stopped the job."""
@@ -74,9 +79,22 @@ class Reporter:
         if self._due(Pages):
             self._emit(make(self._job))
 
-    def _due(self, kind: type[Event]) -> bool:
+    def pressed(
+        self, build: Side, error: LayerError, histogram: Histogram | None, done: int, total: int
+    ) -> None:
+        """A matrix has been quantised: said with its progress where that is due, and the last one
+        always. A histogram that was not yet said comes with the next that is."""
+        self.check()
+        self._unseen = histogram or self._unseen
+        if not self._due(Pressed, PRESSED_INTERVAL) and done < total:
+            return
+        self.progress("quantising", done, total)
+        self._emit(Pressed(self._job, build, done, total, error, self._unseen))
+        self._unseen = None
+
+    def _due(self, kind: type[Event], interval: float = TELL_INTERVAL) -> bool:
         now = self._clock()
         if now < self._next.get(kind, now):
             return False
-        self._next[kind] = now + round(TELL_INTERVAL * 1e9)
+        self._next[kind] = now + round(interval * 1e9)
         return True

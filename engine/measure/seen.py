@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from engine.measure.timing import Clock
 from engine.metrics import Evidence
-from engine.quality_report import Quality
+from engine.quality_report import Quality, Rung
+from engine.quantised import Notice
 from engine.trial import Fault, Flood, LoadPair, Pair, RunSample
 
 
@@ -22,6 +23,8 @@ class Seen:
     quality: Quality | None = None
     flood: Flood | None = None
     text: str = ""
+    ladder: tuple[Rung, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     def added_to(self, evidence: Evidence) -> Evidence:
         return replace(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
+import msgspec
 from torch import Tensor
 
+from engine.measure.dequantised import DequantisedTensors
+from engine.measure.quantising import UNWATCHED, Check, OnPressed, Watch
 from engine.measure.workload import TextTokenizer
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
+from engine.quant.store import quantised_weights
+from engine.quant.weights import QuantisedWeights
+from engine.recipe import Recipe
+
+Value = TypeVar("Value")
+Place = tuple[Recipe, str]
+"""A recipe, and the precision of the run."""
 
 
 class ShelfTokenizer(TextTokenizer, Protocol):
@@ -39,21 +50,96 @@ class Loaded(Protocol):
     def name(self) -> str: ...
 
 
-class Shelf:
-    """One model in every precision asked for so far: packing takes seconds, so it is done once."""
+def stored_or_made(
+    loaded: Loaded, recipe: Recipe, precision: str, pressed: OnPressed, check: Check
+) -> QuantisedWeights:
+    """From disk where they lie, else made and laid there."""
+    return quantised_weights(loaded, recipe, precision, on_pressed=pressed, check=check)
 
-    def __init__(self, loaded: Loaded, device: str = "cpu") -> None:
+
+Quantise = Callable[[Loaded, Recipe, str, OnPressed, Check], QuantisedWeights]
+"""(model, recipe, precision, told of every matrix, raises to stop) -> weights, made or found."""
+
+KEPT = 2
+"""Recipes whose weights are kept at hand: those of a trial's two builds."""
+
+
+class Shelf:
+    """One model in every precision and recipe asked for so far: packing takes seconds, quantising
+    up to minutes, so both are done once. Of recipes the last `KEPT` stay."""
+
+    def __init__(
+        self, loaded: Loaded, device: str = "cpu", quantise: Quantise = stored_or_made
+    ) -> None:
         self._loaded = loaded
         self._device = device
+        self._quantise = quantise
         self._ready: dict[str, Llama] = {}
+        self._weights: dict[Place, QuantisedWeights] = {}
+        self._low_bit: dict[Place, Llama] = {}
 
-    def llama(self, precision: str) -> Llama:
-        """The model in `precision`, made on first use. Raises ValueError for an unknown one."""
-        if precision not in self._ready:
-            self._ready[precision] = Llama(
-                self._loaded.config, self._loaded.tensors, precision, self._device
-            )
-        return self._ready[precision]
+    def llama(
+        self,
+        precision: str,
+        recipe: Recipe | None = None,
+        crossover: int = 0,
+        watch: Watch = UNWATCHED,
+    ) -> Llama:
+        """The model in `precision`, quantised by `recipe` if one is given; made on first use.
+
+        Raises:
+            ValueError: an unknown precision, or a recipe that this model cannot take.
+            Whatever `watch` raises to stop.
+        """
+        if recipe is None:
+            if precision not in self._ready:
+                self._ready[precision] = self._make(precision)
+            return self._ready[precision]
+        place = (recipe, precision)
+        weights = self.quantised(recipe, precision, watch)
+        if place not in self._low_bit:
+            _make_room(self._low_bit)
+            self._low_bit[place] = self._make(precision, weights, watch.check)
+        return _latest(self._low_bit, place).with_crossover(crossover)
+
+    def holds(self, precision: str, recipe: Recipe | None = None) -> bool:
+        """Whether `llama` would give it without making it."""
+        if recipe is None:
+            return precision in self._ready
+        return (recipe, precision) in self._low_bit
+
+    def quantised(
+        self, recipe: Recipe, precision: str, watch: Watch = UNWATCHED
+    ) -> QuantisedWeights:
+        """The weights that `recipe` makes, with their report. Raises as `llama`."""
+        place = (recipe, precision)
+        if place not in self._weights:
+            watch.begin(recipe)
+            _make_room(self._weights)
+            made = self._quantise(self._loaded, recipe, precision, watch.pressed, watch.check)
+            self._weights[place] = _found(made)
+            return made
+        return _latest(self._weights, place)
+
+    def judge(self, precision: str, recipe: Recipe | None) -> Llama:
+        """The float32 model that a build's answers are held to: with the values its quantised
+        weights stand for, so that a wrong kernel cannot hide behind a coarse grid.
+
+        Such a one is as large as the full model and is not kept here.
+        """
+        if recipe is None:
+            return self.llama("float32")
+        weights = self.quantised(recipe, precision)
+        tensors = DequantisedTensors(self._loaded.tensors, self._loaded.config, weights)
+        return Llama(self._loaded.config, tensors, "float32", self._device)
+
+    def _make(
+        self,
+        precision: str,
+        weights: QuantisedWeights | None = None,
+        check: Check = UNWATCHED.check,
+    ) -> Llama:
+        return Llama(self.config, self.tensors, precision, self._device, weights, check=check)
 
     @property
     def config(self) -> ModelConfig:
@@ -75,3 +161,21 @@ class Shelf:
     @property
     def name(self) -> str:
         return self._loaded.name
+
+
+def _found(weights: QuantisedWeights) -> QuantisedWeights:
+    """As they are found the next time: at no cost."""
+    report = msgspec.structs.replace(weights.report, seconds=0.0, cached=True)
+    return replace(weights, report=report)
+
+
+def _latest(kept: dict[Place, Value], place: Place) -> Value:
+    """The value, moved to the end: the first is the one not asked for the longest."""
+    kept[place] = kept.pop(place)
+    return kept[place]
+
+
+def _make_room(kept: dict[Place, Value]) -> None:
+    """Let go of the one not asked for the longest, before another takes its memory."""
+    while len(kept) >= KEPT:
+        del kept[next(iter(kept))]

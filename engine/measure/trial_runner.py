@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 import torch
 
 from engine.capabilities import Capabilities
@@ -30,6 +31,7 @@ from engine.measure.output_check import check_output
 from engine.measure.pairs import time_load_pairs, time_run_pairs
 from engine.measure.prepared import MakeEngine, Prepared, check_one_load, prepare
 from engine.measure.quality import QualityBook
+from engine.measure.quantising import wanted
 from engine.measure.reporter import Reporter
 from engine.measure.run_harness import RunHarness
 from engine.measure.seen import Seen
@@ -40,7 +42,8 @@ from engine.measure.timing import Clock, OutputFault, system_clock
 from engine.measure.workload import Workload, corpus_text
 from engine.messages import Event
 from engine.metrics import Evidence, MetricError
-from engine.quality_report import Quality
+from engine.model.llama import Llama
+from engine.quantised import Notice, Quantised
 from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine
 from engine.serve.failures import InputError
@@ -148,6 +151,8 @@ class TrialRunner:
             load_pairs=tuple(seen.load_pairs),
             ledger=seen.flood.ledger if seen.flood else ours.ledger,
             flood=seen.flood,
+            quantised=_noticed(candidate.quantised, seen.notices),
+            ladder=seen.ladder,
         )
 
     def _make_ready(self, spec: TrialSpec, desk: Reporter) -> tuple[Prepared, Prepared]:
@@ -181,8 +186,8 @@ class TrialRunner:
         )
         if spec.kind != "serve":
             return RunHarness(place)
-        model = self._shelf.config
-        return LoadHarness(place, lambda sample: load_work(sample, build.config, model))
+        model, forms = self._shelf.config, build.forms
+        return LoadHarness(place, lambda sample: load_work(sample, build.config, model, forms))
 
     def _time(
         self,
@@ -203,6 +208,7 @@ class TrialRunner:
             ceilings=self._ceilings,
             memory=candidate.memory,
             reference_memory=reference.memory,
+            quantised=candidate.quantised,
         )
         match stands:
             case (RunHarness() as ours,):
@@ -218,26 +224,17 @@ class TrialRunner:
         self, spec: TrialSpec, stands: tuple[Harness, ...], seen: Seen, desk: Reporter
     ) -> None:
         """What would have disturbed the clock: outputs scored again, a few words, quality."""
-        judge = self._shelf.llama("float32")
         first = tuple(reversed(stands))  # the candidate's faults are told before the reference's
-        check_outputs(spec.seed, first, judge, self._tools.check_output, seen, desk)
+        check_outputs(spec.seed, first, self._judge, self._tools.check_output, seen, desk)
         ours = stands[-1]
         seen.text = clean(ours.answer(self._shelf.tokenizer), limit=400)
         if spec.quality and not seen.faults:
-            seen.quality = self._quality(ours.config, desk)
+            looked = self._book.look(self._shelf, ours.config, spec, desk)
+            seen.quality, seen.notices = looked.quality, looked.notices
+            seen.ladder = looked.ladder
 
-    def _quality(self, config: EngineConfig, desk: Reporter) -> Quality:
-        """Against the float32 model, with the candidate's threads and the width of its cache."""
-        torch.set_num_threads(config.run.threads)
-        desk.progress("quality", 0, 1)
-        return self._book.look_up(
-            self._shelf.digest,
-            self._shelf.llama("float32"),
-            self._shelf.llama(config.run.precision),
-            self._shelf.tokenizer,
-            lambda done, total: desk.progress("quality", done, total),
-            bits=config.cache.bits,
-        )
+    def _judge(self, config: EngineConfig) -> Llama:
+        return self._shelf.judge(config.run.precision, wanted(config, self._shelf.config))
 
     def _doubt(
         self,
@@ -285,4 +282,12 @@ def _memory(build: Prepared, flood: Flood | None) -> MemoryAccount:
     """The build's account; where the budget broke, that of the moment beside its price."""
     if flood is None or flood.ledger.parts.keys() != build.price.parts.keys():
         return build.memory
-    return account(build.price.parts, flood.ledger.parts, build.memory.kv_tokens)
+    before = build.memory
+    return account(build.price.parts, flood.ledger.parts, before.kv_tokens, before.weight_elements)
+
+
+def _noticed(report: Quantised | None, notices: tuple[Notice, ...]) -> Quantised | None:
+    """The report with what was noticed once its quality had been looked at."""
+    if report is None or not notices:
+        return report
+    return msgspec.structs.replace(report, notices=report.notices + notices)

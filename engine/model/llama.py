@@ -7,7 +7,8 @@
 
 `forward` takes (input_ids, positions, context): how keys and values are kept, which rows belong to
 one sequence and what they may see is the context's affair. Weights are cast and laid out once, when
-the model is made; q, k, v are one matrix and so are gate and up: fewer calls, longer reads.
+the model is made (`engine.model.weights`); q, k, v are one matrix and so are gate and up: fewer
+calls, longer reads.
 
 The residual stream `x` is float32 in every precision: some 60 sums run through it, and its largest
 channels are hundreds of times the rest. One row of it costs nothing beside the weights; in bfloat16
@@ -17,21 +18,28 @@ of licence prose, the default model) and change greedy answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from engine.model.config import ModelConfig
+from engine.model.rotary import rotary_frequencies
+from engine.model.weights import DenseTable, Table, Weights, bare, crossing
+from engine.products import FUSED
+from engine.quant.grid import GridWeight
+from engine.quant.weights import STACKS, QuantisedWeights
 from engine.run.batch import AttentionContext
+from engine.weight_format import Scheme
 from kernels.attention import fused
-from kernels.linear.dispatch import Linear, resolve
+from kernels.linear.dispatch import Linear
+from kernels.linear.low_bit_forms import available_low_bit_forms
 from kernels.linear.sharpen import ROUNDING, sharpen
 from kernels.norm.rms_norm import RMSNorm
 from kernels.rope import rotation
-from kernels.rope.frequencies import inverse_frequencies, scale_linear, scale_llama3
 from kernels.rope.rotation import Rotation
 
 DTYPES: Mapping[str, torch.dtype] = {
@@ -89,6 +97,22 @@ class Layer:
         x += self.mlp(self.mlp_norm(x))
         return x
 
+    @property
+    def linears(self) -> tuple[Linear, ...]:
+        return (self.attention.qkv, self.attention.o, self.mlp.gate_up, self.mlp.down)
+
+    def with_linears(self, change: Callable[[str, Linear], Linear], prefix: str) -> Layer:
+        """The same layer with every weight matrix changed, known by `prefix` and its own name."""
+
+        def changed(name: str, linear: Linear) -> Linear:
+            return change(prefix + name, linear)
+
+        qkv, o = changed("qkv", self.attention.qkv), changed("o", self.attention.o)
+        gate_up, down = changed("gate_up", self.mlp.gate_up), changed("down", self.mlp.down)
+        return replace(
+            self, attention=replace(self.attention, qkv=qkv, o=o), mlp=GatedMLP(gate_up, down)
+        )
+
 
 class Llama:
     """The network with its weights in `precision`, ready to run on `device`.
@@ -97,8 +121,14 @@ class Llama:
     of the embedding where the machine has a packed form: look-up needs rows, the product a packed
     matrix. Norm weights and rotary frequencies are float32 in every precision.
 
+    Matrices in `quantised` are kept in few bits, laid out for one of the low-bit `forms` (found by
+    trying, unless said); a quantised embedding is kept once, for look-up and a tied head. A pass of
+    more than `crossover` rows multiplies by weights made dense again; 0 never does.
+
+    `check` is called before every layer is laid out and may raise to stop.
+
     Raises:
-        ValueError: an unknown precision, or a tensor that is missing.
+        ValueError: an unknown precision, a tensor that is missing, or a grid of another shape.
     """
 
     def __init__(
@@ -107,6 +137,10 @@ class Llama:
         tensors: Mapping[str, Tensor],
         precision: str,
         device: str = "cpu",
+        quantised: QuantisedWeights | None = None,
+        crossover: int = 0,
+        forms: Collection[str] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         if precision not in DTYPES:
             raise ValueError(f"no precision is named {precision!r}; legal: {', '.join(DTYPES)}")
@@ -114,19 +148,39 @@ class Llama:
         self.precision = precision
         self.dtype = DTYPES[precision]
         self.device = device
+        self.crossover = 0
+        self.schemes: Mapping[str, Scheme] = {}
+        self.low_bit_forms: tuple[str, ...] = ()
+        grids: Mapping[str, GridWeight] = {}
+        if quantised is not None:
+            tensors, grids = {**tensors, **quantised.tensors}, quantised.grids
+            self.schemes = {name: grid.scheme for name, grid in grids.items()}
+            found = available_low_bit_forms(self.dtype) if forms is None else forms
+            self.low_bit_forms = tuple(found)
         with torch.inference_mode():
-            weights = _Weights(tensors, self.dtype, device)
-            self.embedding = weights.matrix("embedding")  # [V, H]
-            self.frequencies = _frequencies(config).to(device)  # [D / 2]
-            self.layers = tuple(_layer(config, weights, i) for i in range(config.layers))
+            weights = Weights(tensors, self.dtype, device, grids, self.low_bit_forms)
+            self.frequencies = rotary_frequencies(config).to(device)  # [D / 2]
+            layers: list[Layer] = []
+            for index in range(config.layers):
+                check()
+                layers.append(_layer(config, weights, index))
+            self.layers = tuple(layers)
             self.final_norm = weights.norm("final_norm", config.norm_eps)
-            head = self.embedding if config.tied_head else weights.matrix("head")
-            self.head: Linear = resolve(head)
-            self._sharpens = config.tied_head and self.dtype in ROUNDING
+            self.embedding, self.head, rows = _ends(config, weights)
+        if any("compiled" in matrix.form for matrix in (*self.linears, self.head)):
+            self.low_bit_forms += (FUSED,)
+        self._head_rows = rows if self.dtype in ROUNDING else None
+        self._cross(crossover)
+
+    def with_crossover(self, rows: int) -> Llama:
+        """The same network, all its weights shared, with another crossover."""
+        twin = copy.copy(self)
+        twin._cross(rows)
+        return twin
 
     def forward(self, input_ids: Tensor, positions: Tensor, context: AttentionContext) -> Tensor:
         """The residual stream after the last layer: [T] and [T] -> [T, H], not yet normalised."""
-        hidden = self.embedding[input_ids].to(torch.float32)
+        hidden = self.embedding.rows(input_ids).to(torch.float32)
         turn = Rotation.at(positions, self.frequencies)
         for layer in self.layers:
             hidden = layer(hidden, turn, context)
@@ -136,17 +190,18 @@ class Llama:
         """Float32 scores of every next token, for the rows that need them: [R, H] -> [R, V].
 
         In a low precision the largest scores come out tied by rounding; where the head's rows are
-        at hand (they are the embedding's, when tied) those few are computed again.
+        at hand (they are the embedding's, when tied, and can be made of a quantised head's codes)
+        those few are computed again.
         """
         x = self.final_norm(hidden)
         scores = self.head(x).to(torch.float32)
-        return sharpen(scores, x, self.embedding) if self._sharpens else scores
+        return scores if self._head_rows is None else sharpen(scores, x, self._head_rows.rows)
 
     def layer_outputs(
         self, input_ids: Tensor, positions: Tensor, context: AttentionContext
     ) -> Iterator[Tensor]:
         """`forward` layer by layer, to look for where a value went wrong: yields [T, H] each."""
-        hidden = self.embedding[input_ids].to(torch.float32)
+        hidden = self.embedding.rows(input_ids).to(torch.float32)
         turn = Rotation.at(positions, self.frequencies)
         for layer in self.layers:
             hidden = layer(hidden, turn, context)
@@ -155,16 +210,7 @@ class Llama:
     @property
     def linears(self) -> tuple[Linear, ...]:
         """Every weight matrix of the layers."""
-        return tuple(
-            matrix
-            for layer in self.layers
-            for matrix in (
-                layer.attention.qkv,
-                layer.attention.o,
-                layer.mlp.gate_up,
-                layer.mlp.down,
-            )
-        )
+        return tuple(matrix for layer in self.layers for matrix in layer.linears)
 
     @property
     def weight_bytes(self) -> int:
@@ -173,97 +219,89 @@ class Llama:
         norms += [n for layer in self.layers if (n := layer.attention.qk_norm) is not None]
         matrices = sum(matrix.nbytes for matrix in self.linears)
         vectors = sum(norm.nbytes for norm in norms) + self.final_norm.nbytes
-        shared = getattr(self.head, "weight", None) is self.embedding
-        head = 0 if shared else self.head.nbytes
+        head = 0 if self._shares_head else self.head.nbytes
         return matrices + vectors + self.embedding.nbytes + head
 
     @property
     def kernel_path(self) -> dict[str, str]:
         """The kernels that run, by operation; more than one form of a kind is named in full."""
         config = self.config
-        forms = sorted({matrix.form for matrix in self.linears})
         backend = fused.backend(
             config.heads, config.kv_heads, config.head_dim, self.dtype, self.device
         )
         return {
-            "linear": f"{' + '.join(forms)} {self.precision}",
+            "linear": self._named(*self.linears),
             "attention": f"sdpa-{backend} {self.precision}",
             "norm": RMSNorm.form,
             "rope": rotation.FORM,
-            "head": f"{self.head.form} {self.precision}" + ", sharpened" * self._sharpens,
+            "head": self._named(self.head) + ", sharpened" * (self._head_rows is not None),
         }
 
+    def _named(self, *linears: Linear) -> str:
+        """Each form once, then the precision, then the crossover where it changes any of them."""
+        forms = sorted({bare(matrix).form for matrix in linears})
+        crosses = any(bare(matrix) is not matrix for matrix in linears)
+        dense = f", dense above {self.crossover} rows" * crosses
+        return f"{' + '.join(forms)} {self.precision}{dense}"
 
-@dataclass(frozen=True)
-class _Weights:
-    """The loader's tensors, cast and moved as each is asked for."""
+    @property
+    def _shares_head(self) -> bool:
+        """Whether look-up and head read one copy of one matrix."""
+        head, table = bare(self.head), self.embedding
+        if isinstance(table, DenseTable):
+            return getattr(head, "weight", None) is table.weight
+        return self.config.tied_head
 
-    tensors: Mapping[str, Tensor]
-    dtype: torch.dtype
-    device: str
+    def _cross(self, rows: int) -> None:
+        def change(name: str, linear: Linear) -> Linear:
+            return crossing(linear, self.schemes.get(name), rows)
 
-    def matrix(self, *names: str) -> Tensor:
-        """One weight, or several stacked along their output rows."""
-        parts = [self._find(name).to(device=self.device, dtype=self.dtype) for name in names]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def norm(self, name: str, eps: float) -> RMSNorm:
-        """From the float32 stream to rows in the matrices' precision."""
-        return RMSNorm(self.vector(name), eps, self.dtype)
-
-    def vector(self, name: str) -> Tensor:
-        return self._find(name).to(device=self.device, dtype=torch.float32)
-
-    def _find(self, name: str) -> Tensor:
-        if name not in self.tensors:
-            raise ValueError(f"the model has no tensor named {name!r}")
-        return self.tensors[name]
+        self.crossover = rows
+        self.layers = tuple(
+            layer.with_linears(change, f"layers.{index}.")
+            for index, layer in enumerate(self.layers)
+        )
+        self.head = change("embedding" if self.config.tied_head else "head", self.head)
 
 
-def _layer(config: ModelConfig, weights: _Weights, index: int) -> Layer:
+def _ends(config: ModelConfig, weights: Weights) -> tuple[Table, Linear, Table | None]:
+    """The embedding, the head, and where rows of the head are at hand, if anywhere."""
+    if config.tied_head:
+        table, head = weights.embedding()
+        return table, head, table
+    return weights.table(), *weights.head()
+
+
+def _layer(config: ModelConfig, weights: Weights, index: int) -> Layer:
     def name(part: str) -> str:
         return f"layers.{index}.{part}"
 
-    qkv = weights.matrix(name("q"), name("k"), name("v"))
+    def linear(matrix: str, bias: Tensor | None = None) -> Linear:
+        return weights.linear(name(matrix), tuple(map(name, STACKS[matrix])), bias)
+
     bias = None
     if config.qkv_bias:
-        bias = weights.matrix(name("q_bias"), name("k_bias"), name("v_bias"))
+        bias = weights.bias(name("q_bias"), name("k_bias"), name("v_bias"))
     return Layer(
         attention_norm=weights.norm(name("attention_norm"), config.norm_eps),
         attention=Attention(
             layer=index,
             heads=config.heads,
             kv_heads=config.kv_heads,
-            qkv=resolve(qkv, bias),
+            qkv=linear("qkv", bias),
             qk_norm=_qk_norm(config, weights, index) if config.qk_norm else None,
-            o=resolve(weights.matrix(name("o"))),
+            o=linear("o"),
         ),
         mlp_norm=weights.norm(name("mlp_norm"), config.norm_eps),
         mlp=GatedMLP(
-            gate_up=resolve(weights.matrix(name("gate"), name("up"))),
-            down=resolve(weights.matrix(name("down"))),
+            gate_up=linear("gate_up"),
+            down=linear("down"),
         ),
     )
 
 
-def _qk_norm(config: ModelConfig, weights: _Weights, index: int) -> RMSNorm:
+def _qk_norm(config: ModelConfig, weights: Weights, index: int) -> RMSNorm:
     """Qwen3 normalises each head's query and key: one gain a head, [heads + kv, D]."""
     query = weights.vector(f"layers.{index}.q_norm").expand(config.heads, -1)
     key = weights.vector(f"layers.{index}.k_norm").expand(config.kv_heads, -1)
     return RMSNorm(torch.cat((query, key)), config.norm_eps)
-
-
-def _frequencies(config: ModelConfig) -> Tensor:
-    frequencies = inverse_frequencies(config.head_dim, config.rope_base)
-    scaling = config.rope_scaling
-    if scaling is None:
-        return frequencies
-    if scaling.kind == "linear":
-        return scale_linear(frequencies, scaling.factor)
-    return scale_llama3(
-        frequencies,
-        scaling.factor,
-        scaling.low_freq_factor,
-        scaling.high_freq_factor,
-        scaling.original_context,
-    )

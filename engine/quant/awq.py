@@ -1,96 +1,143 @@
-"""AWQ: weights that meet large activations are worth more of the grid (Lin et al., 2023).
+"""AWQ: scale up the channels that carry much before rounding, and what feeds them down.
 
-A column's scale s = a^α, with a the mean magnitude of its activations, is folded into the weights
-before they are rounded; α is searched for the least error of the matrix's *output*. Then each group
-may be clipped: a narrower grid that cuts a few outliers and resolves the rest more finely, where
-that lowers the output's error again. Both searches see activations through their Gram matrix
-G = Xᵀ X alone: for an error D of the weights, ‖X Dᵀ‖² = Σ (D G) ∘ D.
+Rounding adds about the same error to every weight of a group; what it does to the output is that
+error times the input. A channel j multiplied by s_j before rounding, its input divided by it, has
+its error divided by s_j, while its neighbours pay only where it widens the group. The scale is
+searched, a seam (see `fold`) at a time,
+
+    s = mean|x| ^ α,   α in 0, 1/20 ... 19/20,   least ‖(W - Q(W diag s) diag s⁻¹) X‖
+
+and folded exactly into what made the input. Then each group's range is cut by the share that leaves
+the least error on the group's own inputs. α = 0 and the whole range are among the choices.
+
+Source: Lin, Tang, Tang, Yang, Dang, Han: AWQ, 2023. Of the inputs both searches need Xᵀ X and
+mean|x| alone: ‖A X‖² = tr(A Xᵀ X Aᵀ).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from engine.quant.folded import Given, press_folded
-from engine.quant.grid import GridWeight, fit_grid, grid_between, round_to
+from engine.quant.grid import GridWeight, fit_grid, grid_between, middle, round_to
 from engine.quant.method import Job, Pressed
-from engine.quant.rtn import rtn
-from engine.quant.walk import gram, output_error
+from engine.quant.walk import nothing, output_error
 from engine.weight_format import Scheme, groups_of
 
-STEPS = 20
-"""Exponents tried: 0, 1/20 ... 19/20."""
-CLIPS = tuple(1 - 0.05 * step for step in range(10))
-"""Shares of a group's range tried, from all of it to 55 %."""
+STRENGTHS = tuple(step / 20 for step in range(20))
+"""The exponents α that are tried."""
+
+CUTS = tuple(1 - 0.05 * step for step in range(9))
+"""Shares of a group's range that its grid may cover."""
+
+SEARCH_ROWS = 512
+"""Rows of a matrix that the search for a scale looks at, evenly spread: a scale serves all rows."""
+
+LEAST = 1e-4
+"""Of the mean channel: one with hardly any input is scaled as if it had this much."""
 
 
 def press_awq(job: Job) -> Iterator[Pressed]:
-    """Every quantised matrix of the job; heads that share a value channel leave o unscaled."""
+    """Every layer by AWQ, on the inputs that the full model gives it."""
     return press_folded(job, _Aware())
 
 
-@dataclass(frozen=True)
 class _Aware:
     def scale(self, given: Given) -> Tensor | None:
-        magnitude = given.inputs.abs().mean(dim=0).clamp_min_(1e-8)  # [K]
-        hessian = gram(given.inputs)
-        best, least = None, _squared_error(given.weight, rtn_of(given, None), hessian)
-        for step in range(1, STEPS):
-            scale = magnitude ** (step / STEPS)
-            scale = scale / (scale.max() * scale.min()).sqrt()
-            error = _squared_error(given.weight, rtn_of(given, scale), hessian)
-            if error < least:
-                best, least = scale, error
-        return best
+        watched = given.watched
+        return search_scale(
+            given.weight, watched.gram, watched.mean, given.scheme, check=given.check
+        )
 
     def round(self, given: Given) -> tuple[GridWeight, float]:
-        hessian = gram(given.inputs)
-        grid = clipped(given.weight, hessian, given.scheme, given.name)
-        return grid, output_error(given.weight, grid.dequantise(), hessian)
+        gram = given.watched.gram
+        grid = round_cut(given.weight, gram, given.scheme, name=given.name, check=given.check)
+        return grid, output_error(given.weight, grid.dequantise(), gram)
 
 
-def rtn_of(given: Given, scale: Tensor | None) -> Tensor:
-    """What is left of the weights when they are rounded with `scale` folded in: [N, K]."""
-    if scale is None:
-        return rtn(given.weight, given.scheme, given.name).dequantise()
-    return rtn(given.weight * scale, given.scheme, given.name).dequantise() / scale
+@torch.no_grad()
+def search_scale(
+    weight: Tensor,
+    gram: Tensor,
+    mean: Tensor,
+    scheme: Scheme,
+    *,
+    check: Callable[[], None] = nothing,
+) -> Tensor | None:
+    """The scale [K] whose rounding leaves the least output error; None where that is no scale.
+
+    `weight` [N, K] float32; `gram` [K, K] and `mean` [K] of its inputs. `check` is called before
+    each strength that is tried.
+    """
+    rows = weight[:: -(-len(weight) // SEARCH_ROWS)]
+    best, found = torch.inf, None
+    for strength in STRENGTHS:
+        check()
+        scale = scale_at(mean, strength)
+        lost = (_rounded(rows * scale, scheme) / scale).sub_(rows)
+        error = float(((lost @ gram) * lost).sum(dtype=torch.float64))
+        if error < best:
+            best, found = error, scale if strength else None
+    return found
 
 
-def clipped(weight: Tensor, hessian: Tensor, scheme: Scheme, name: str) -> GridWeight:
-    """Round to nearest, every group on the range of `CLIPS` that errs least on the activations.
+def scale_at(mean: Tensor, strength: float) -> Tensor:
+    """mean|x| ^ α [K], brought to a geometric middle of 1 between its largest and its least."""
+    level = mean / mean.mean().clamp_min(torch.finfo(torch.float32).tiny)
+    scale = level.clamp_min(LEAST).pow(strength)
+    return scale / (scale.max() * scale.min()).sqrt()
 
-    `hessian` [K, K]. Errors of different groups are taken to be unrelated, so that each can be
-    judged by its own block of the matrix.
+
+@torch.no_grad()
+def round_cut(
+    weight: Tensor,
+    gram: Tensor,
+    scheme: Scheme,
+    *,
+    name: str = "the matrix",
+    check: Callable[[], None] = nothing,
+) -> GridWeight:
+    """`weight` [N, K] rounded to grids that each cover the best of `CUTS` of their group's range.
+
+    The error of a group is that of its own part of the output, (W - Ŵ) X over its channels alone:
+    the block [K / G, K / G] of `gram` on the diagonal. `check` is called before each cut.
+
+    Raises:
+        ValueError: as `fit_grid`.
     """
     rows, columns = weight.shape
     groups = groups_of(scheme, columns)
     size = columns // groups
-    if size == columns:  # a whole row's outliers are too many to clip for the sake of the rest
-        return rtn(weight, scheme, name)
-    blocks = torch.stack(
-        [hessian[at : at + size, at : at + size] for at in range(0, columns, size)]
-    )
     grouped = weight.reshape(rows, groups, size)
-    low, high = grouped.amin(dim=-1), grouped.amax(dim=-1)
+    low, high = torch.aminmax(grouped, dim=-1)  # [N, G]
+    blocks = gram.reshape(groups, size, groups, size).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
     scale, zero = fit_grid(weight, scheme, name)
-    least = torch.full((rows, groups), torch.inf)
-    for share in CLIPS:
-        narrow = grid_between(low * share, high * share, scheme, name)
-        kept = round_to(weight, *narrow, scheme).dequantise()
-        error = (weight - kept).view(rows, groups, size).transpose(0, 1)  # [G, N, size]
-        cost = ((error @ blocks) * error).sum(dim=-1).T.contiguous()  # [N, G]
-        better = cost < least
-        least = torch.where(better, cost, least)
-        scale = torch.where(better, narrow[0], scale)
-        if zero is not None and narrow[1] is not None:
-            zero = torch.where(better, narrow[1], zero)
+    least = torch.full_like(scale, torch.inf)
+    for share in CUTS:
+        check()
+        tried, offset = grid_between(low * share, high * share, scheme, name)
+        kept = round_to(weight, tried, offset, scheme).dequantise().view_as(grouped)
+        lost = kept.sub_(grouped).transpose(0, 1)  # [G, N, K / G]
+        error = (torch.bmm(lost, blocks) * lost).sum(-1).T.contiguous()
+        better = error < least
+        least = torch.where(better, error, least)
+        scale = torch.where(better, tried, scale)
+        if zero is not None and offset is not None:
+            zero = torch.where(better, offset, zero)
     return round_to(weight, scale, zero, scheme)
 
 
-def _squared_error(weight: Tensor, kept: Tensor, hessian: Tensor) -> float:
-    error = weight - kept
-    return float(((error @ hessian) * error).sum())
+def _rounded(weight: Tensor, scheme: Scheme) -> Tensor:
+    """`weight` [N, K] as rounding to nearest keeps it, but for the rounding of scale and zero: one
+    candidate among many, of which no matrix is made. Overwrites `weight`."""
+    grouped = weight.view(len(weight), groups_of(scheme, weight.shape[1]), -1)
+    low, high = torch.aminmax(grouped, dim=-1, keepdim=True)
+    half, tiny = middle(scheme), torch.finfo(torch.float32).tiny
+    if scheme.symmetric:
+        step = torch.maximum(high / (half - 1), -low / half).clamp_min(tiny)
+        return grouped.div_(step).round_().mul_(step).view_as(weight)
+    step = ((high - low) / (2 * half - 1)).clamp_min(tiny)
+    return grouped.sub_(low).div_(step).round_().mul_(step).add_(low).view_as(weight)

@@ -15,7 +15,7 @@ Source: Xiao et al., SmoothQuant, 2022; Lin et al., AWQ, 2023.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,19 +39,28 @@ class Seam:
     after: tuple[str, ...]
 
 
-def seams(model: ModelConfig) -> tuple[Seam, ...]:
+def seams(model: ModelConfig, matrices: Collection[str]) -> tuple[Seam, ...]:
     """Every place in a layer of this model where a scale can go, in the order of the network.
 
-    A later fold may rescale rows of a tensor that an earlier one gave columns (v, up): their
-    columns' statistics do not change by it, and the fold itself stays exact.
+    `matrices` are those that are quantised (qkv, o, gate_up, down): a seam is for their sake, and
+    changes none but them and small tensors, since a matrix kept full would have to be kept anew.
+    Folding across the value or inner seam rescales rows of v or up that an earlier fold gave
+    columns: neither fold undoes the other.
     """
     bias = ("v_bias",) if model.qkv_bias else ()
-    value = Seam("value", "o", ("v", *bias), ("o",))
-    return (
+    found = (
         Seam("attention_norm", "qkv", ("attention_norm",), ("q", "k", "v")),
-        *((value,) if model.heads == model.kv_heads else ()),
+        Seam("value", "o", ("v", *bias), ("o",)),
         Seam("mlp_norm", "gate_up", ("mlp_norm",), ("gate", "up")),
         Seam("inner", "down", ("up",), ("down",)),
+    )
+    fed_by = {"value": "qkv", "inner": "gate_up"}
+    return tuple(
+        seam
+        for seam in found
+        if seam.matrix in matrices
+        and fed_by.get(seam.pair, seam.matrix) in matrices
+        and not (seam.pair == "value" and model.heads != model.kv_heads)
     )
 
 

@@ -6,6 +6,10 @@ channels after it by -e · U[i, j] / U[i, i], where U is the upper Cholesky fact
 and Stork's optimal brain surgeon, with one order for all rows). The updates reach the rest of a
 block at once, and the rest of the matrix once a block, in one product.
 
+Default model, every layer at 4 bits in asymmetric groups of 32, 4,096 tokens of calibration, KL on
+the evaluation text: 0.101; with `act_order` 0.115; in the order of all channels' activations, with
+grids fitted to the weights as given (the paper's static groups), 0.123; rounding to nearest 0.230.
+
 Source: Frantar, Ashkboos, Hoefler, Alistarh: GPTQ, 2022.
 """
 
@@ -41,7 +45,7 @@ def gptq(
     hessian: Tensor,
     scheme: Scheme,
     *,
-    act_order: bool = True,
+    act_order: bool = False,
     narrow: bool = True,
     name: str = "the matrix",
     check: Callable[[], None] = nothing,
@@ -52,8 +56,9 @@ def gptq(
     costs least (`engine.quant.clip`), or with `narrow` false as wide as they are. `act_order` takes
     the groups with the largest activations first, and in each the largest channels, while most
     others can still make up for them: the codes of a group stay together, so it costs nothing when
-    the matrix is used (group-aware reordering, Gafni et al., 2025). A channel that no input uses is
-    rounded to nearest and makes up for nothing. `check` is called once a block and may raise.
+    the matrix is used (group-aware reordering, Gafni et al., 2025). The default model does better
+    without. A channel that no input uses is rounded to nearest and makes up for nothing. `check` is
+    called once a block and may raise.
 
     Raises:
         ValueError: as `fit_grid`, or a Hessian of another shape or with values that are not finite.

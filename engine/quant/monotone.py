@@ -6,6 +6,7 @@ is broken, or the method was misled (by too little calibration text, say): eithe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def monotone(rows: Sequence[Row]) -> tuple[Breach, ...]:
 
 
 def is_finer(one: Row, other: Row) -> bool:
-    """Whether `one` can say all that `other` can, and more."""
+    """Whether `one` has no fewer bits and no wider groups than `other`, and is another grid."""
     if one.kind != other.kind or (one.bits, one.group) == (other.bits, other.group):
         return False
     return one.bits >= other.bits and _width(one) <= _width(other)
@@ -62,4 +63,6 @@ def _width(row: Row) -> float:
 
 
 def _worse(finer: Row, coarser: Row) -> bool:
+    if math.isnan(coarser.kl):
+        return False
     return not finer.kl <= coarser.kl * (1 + RELATIVE) + ABSOLUTE

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from engine.quant.gptq import gptq
 from engine.quant.grid import GridWeight
-from engine.quant.method import Job, Pressed, scheme_of, stacked, weight_error
+from engine.quant.method import Job, Pressed, scheme_of, stacked, watched_gram, weight_error
 from engine.quant.qat import train_layer
 from engine.quant.rtn import rtn
-from engine.quant.walk import Walk, gram, output_error
+from engine.quant.walk import Walk, output_error
 from engine.quant.weights import STACKS
 from engine.recipe import Matrix
 
@@ -37,13 +37,13 @@ def press_gptq(job: Job) -> Iterator[Pressed]:
     The last quantised layer ends the walk: what comes after it is not needed.
     """
     walk = job.walk()
-    for index in range(_needed(job)):
+    for index in range(job.needed):
         layer = job.layer(index)
         wanted = {matrix.name: matrix for matrix in job.layers[index]}
         for name, inputs in walk.stages(layer):
             if name not in wanted:
                 continue
-            matrix, hessian = wanted[name], gram(inputs)
+            matrix, hessian = wanted[name], watched_gram(inputs, job.check)
             weight = stacked(layer, name)
             label = f"layers.{index}.{name}"
             grid = gptq(weight, hessian, scheme_of(matrix), name=label, check=job.check)
@@ -54,18 +54,22 @@ def press_gptq(job: Job) -> Iterator[Pressed]:
 
 def press_qat(job: Job) -> Iterator[Pressed]:
     """Every layer trained to give what the full one gives in the full model, though it reads what
-    the quantised layers before it give."""
+    the quantised layers before it give. Layers that an earlier try finished are taken from it."""
     full, quantised = job.walk(), job.walk()
-    for index in range(_needed(job)):
+    for index in range(job.needed):
         layer = job.layer(index)
         before = quantised.hidden.clone()
         full.advance(layer)
         if not job.layers[index]:
             quantised.advance(layer)
             continue
-        grids = train_layer(
-            job.model, layer, job.recipe.layers[index], before, full.hidden, check=job.check
-        )
+        grids = None if job.finished is None else job.finished.load(index)
+        if grids is None:
+            grids = train_layer(
+                job.model, layer, job.recipe.layers[index], before, full.hidden, check=job.check
+            )
+            if job.finished is not None:
+                job.finished.save(index, grids)
         yield from _trained(quantised, layer, job.layers[index], grids)
 
 
@@ -82,7 +86,7 @@ def _trained(
             weight, kept = stacked(layer, name), grids[name].dequantise()
             replace(layer, name, kept)
             yield Pressed(
-                wanted[name], grids[name], weight, output_error(weight, kept, gram(inputs))
+                wanted[name], grids[name], weight, output_error(weight, kept, watched_gram(inputs))
             )
 
 
@@ -91,8 +95,3 @@ def replace(layer: dict[str, Tensor], name: str, kept: Tensor) -> None:
     parts = STACKS[name]
     rows = torch.split(kept, [len(layer[part]) for part in parts])
     layer.update(zip(parts, rows, strict=True))
-
-
-def _needed(job: Job) -> int:
-    """Layers up to the last that is quantised."""
-    return max((index + 1 for index, found in enumerate(job.layers) if found), default=0)

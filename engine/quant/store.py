@@ -1,42 +1,48 @@
 """Quantised weights on disk: made once for a model, a recipe and a precision, found ever after.
 
-A file is named by `Recipe.digest` and holds codes packed to their width, scales, zeros, what a fold
-changed, and the report as JSON in its header. It is written beside its place and renamed into it.
-What does not read back as it must (damaged, of another version, of other shapes) is made again.
-The folder keeps to a bound: whoever was used longest ago goes first.
+A file is named by `Recipe.digest`; its report stands in its header. What does not read back as it
+must (`weight_file`) is made again. A method that takes minutes leaves every layer it has finished
+in a folder beside, and goes on from there when it is asked again. The whole keeps to a bound:
+whoever was used longest ago goes first.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.model.config import ModelConfig
+from engine.model.tensor_names import expected_shapes
 from engine.paths import cache_home
 from engine.quant.calibrate import Encoder, calibration_ids
 from engine.quant.grid import GridWeight
-from engine.quant.pack import pack_codes, unpack_codes
 from engine.quant.quantise import OnPressed, quantise
 from engine.quant.walk import nothing
-from engine.quant.weights import QuantisedWeights, matrix_name
+from engine.quant.weight_file import (
+    grid_shapes,
+    grid_tensors,
+    grids_of,
+    read_file,
+    write_file,
+)
+from engine.quant.weights import QuantisedWeights
 from engine.quantised import Quantised
 from engine.recipe import Matrix, Recipe, matrices
-from engine.weight_format import Scheme, groups_of
 
 MOST_BYTES = 4 << 30
 """Of all files together."""
 
-FORMAT = "1"
+STALE_PART, STALE_LAYERS = 3_600.0, 7 * 86_400.0
+"""Seconds after which a half-written file belongs to nobody, and unfinished layers to nobody who
+will come back."""
 
 
 class Model(Protocol):
@@ -68,17 +74,24 @@ def quantised_weights(
     check: Callable[[], None] = nothing,
     folder: Path | None = None,
     most: int = MOST_BYTES,
+    fresh: bool = False,
 ) -> QuantisedWeights:
     """The weights that `recipe` makes of a model: from disk, else made and laid there.
 
-    A folder that cannot be written costs the next process the work, and this one nothing.
+    Weights from disk say so in their report (`cached`, no seconds). `fresh` makes them whatever
+    lies there. A folder that cannot be written, or a full disk, costs the next process the work,
+    and this one nothing.
 
     Raises:
-        ValueError: as `quantise`. Whatever `check` raises to stop.
+        ValueError: as `quantise`. Whatever `check` raises to stop: no weights are kept then, but
+            the finished layers of a method that can go on from them.
     """
     home = quantised_home() if folder is None else folder
     path = home / f"{recipe.digest(loaded.digest, precision)}.safetensors"
-    found = load(path, loaded.config, recipe)
+    layers = FinishedLayers(path.with_suffix(".layers"), loaded.config, recipe)
+    if fresh:
+        layers.clear()
+    found = None if fresh else read(path, loaded.config, recipe)
     if found is not None:
         return found
     ids = calibration_ids(loaded.tokenizer, recipe.calibration) if recipe.calibration else ()
@@ -89,107 +102,102 @@ def quantised_weights(
         calibration_ids=ids,
         on_pressed=on_pressed,
         check=check,
+        finished=layers,
     )
     with contextlib.suppress(OSError):
-        save(path, made)
+        write(path, made)
+        layers.clear()
         make_room(home, most, path)
     return made
 
 
-def save(path: Path, weights: QuantisedWeights) -> None:
-    """Write the weights under their name, whole or not at all. Raises OSError."""
-    tensors: dict[str, Tensor] = {f"tensor/{n}": t.contiguous() for n, t in weights.tensors.items()}
-    for name, grid in weights.grids.items():
-        tensors[f"codes/{name}"] = pack_codes(grid.codes, grid.scheme.bits)
-        tensors[f"scale/{name}"] = grid.scale.to(torch.bfloat16)
-        if grid.zero is not None:
-            tensors[f"zero/{name}"] = grid.zero.to(torch.bfloat16)
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write(path: Path, weights: QuantisedWeights) -> None:
+    """Keep the weights under `path`, whole or not at all. Raises OSError."""
+    tensors = {f"tensor/{name}": tensor for name, tensor in weights.tensors.items()}
     report = msgspec.json.encode(weights.report).decode()
-    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    os.close(handle)
-    try:
-        # Clones: tensors that share memory (views of one matrix) cannot be written.
-        save_file(
-            {name: tensor.clone() for name, tensor in tensors.items()},
-            beside,
-            metadata={"format": FORMAT, "report": report},
-        )
-        with open(beside, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException as error:
-        Path(beside).unlink(missing_ok=True)
-        if isinstance(error, SafetensorError):  # how safetensors tells of a full disk
-            raise OSError(str(error)) from None
-        raise
+    write_file(path, path.stem, grid_tensors(weights.grids) | tensors, {"report": report})
 
 
-def load(path: Path, model: ModelConfig, recipe: Recipe) -> QuantisedWeights | None:
-    """The weights as they were saved; None where there are none, or not those of `recipe`."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-            if about.get("format") != FORMAT:
-                return None
-            names = set(file.keys())
-            report = msgspec.json.decode(about["report"], type=Quantised)
-            grids = {
-                matrix_name(matrix): _grid(file.get_tensor, names, matrix)
-                for matrix in _quantised(recipe, model)
-            }
-            tensors = {
-                name.removeprefix("tensor/"): file.get_tensor(name)
-                for name in sorted(names)
-                if name.startswith("tensor/")
-            }
-    except (OSError, SafetensorError, KeyError, ValueError, msgspec.MsgspecError):
+def read(path: Path, model: ModelConfig, recipe: Recipe) -> QuantisedWeights | None:
+    """The weights as they were written; None where there are none, or not those of `recipe`."""
+    wanted = dict(grid_shapes(matrices(recipe, model)))
+    folded = {f"tensor/{name}": ("F32", shape) for name, shape in expected_shapes(model).items()}
+    found = read_file(path, path.stem, wanted, folded)
+    if found is None:
         return None
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    report = msgspec.structs.replace(report, seconds=0.0, cached=True)
-    return QuantisedWeights(grids, report, tensors)
+    tensors, words = found
+    try:
+        report = msgspec.json.decode(words.get("report", ""), type=Quantised)
+    except msgspec.DecodeError:
+        return None
+    return QuantisedWeights(
+        grids_of(tensors, matrices(recipe, model)),
+        msgspec.structs.replace(report, seconds=0.0, cached=True),
+        {name.removeprefix("tensor/"): tensors[name] for name in tensors if name in folded},
+    )
+
+
+@dataclass(frozen=True)
+class FinishedLayers:
+    """The layers of a recipe that a job has finished, each in a file of `folder`, so that a job
+    that was stopped can go on. `engine.quant.method.Finished`."""
+
+    folder: Path
+    model: ModelConfig
+    recipe: Recipe
+
+    def load(self, layer: int) -> dict[str, GridWeight] | None:
+        """Grids by their names in the layer (qkv, o, gate_up, down); None where it is not here."""
+        found = read_file(
+            self._path(layer), self._name(layer), dict(grid_shapes(self._matrices(layer))), {}
+        )
+        if found is None:
+            return None
+        grids = grids_of(found[0], self._matrices(layer))
+        return {name.rpartition(".")[2]: grid for name, grid in grids.items()}
+
+    def save(self, layer: int, grids: Mapping[str, GridWeight]) -> None:
+        """Keep a layer; where that cannot be, it is made again."""
+        named = {f"layers.{layer}.{name}": grid for name, grid in grids.items()}
+        with contextlib.suppress(OSError):
+            write_file(self._path(layer), self._name(layer), grid_tensors(named), {})
+
+    def clear(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, layer: int) -> Path:
+        return self.folder / f"{layer}.safetensors"
+
+    def _name(self, layer: int) -> str:
+        return f"{self.folder.stem} layer {layer}"
+
+    def _matrices(self, layer: int) -> list[Matrix]:
+        return [one for one in matrices(self.recipe, self.model) if one.layer == layer]
 
 
 def make_room(home: Path, most: int, keep: Path) -> None:
-    """Remove files until all together have at most `most` bytes, `keep` last of all.
+    """Remove the files used longest ago until all together have at most `most` bytes, but never
+    `keep`; and what jobs that were killed or given up left behind.
 
-    Raises OSError only where the folder itself cannot be read: two processes may tidy at once.
+    Other processes may read and tidy at the same time. Raises OSError where `home` cannot be read.
     """
+    now = time.time()
     found: list[tuple[float, int, Path]] = []
-    for path in home.glob("*.safetensors"):
-        with contextlib.suppress(FileNotFoundError):
+    for path in home.iterdir():
+        with contextlib.suppress(OSError):
             state = path.stat()
-            found.append((state.st_mtime, state.st_size, path))
+            age = now - state.st_mtime
+            if path.suffix == ".safetensors":
+                found.append((state.st_mtime, state.st_size, path))
+            elif path.suffix == ".part" and age > STALE_PART:
+                path.unlink()
+            elif path.suffix == ".layers" and age > STALE_LAYERS:
+                shutil.rmtree(path)
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= most:
             return
         if path != keep:
-            path.unlink(missing_ok=True)
-            total -= size
-
-
-def _quantised(recipe: Recipe, model: ModelConfig) -> Iterator[Matrix]:
-    return (matrix for matrix in matrices(recipe, model) if matrix.scheme is not None)
-
-
-def _grid(get: Callable[[str], Tensor], names: set[str], matrix: Matrix) -> GridWeight:
-    """One matrix as its scheme wants it. Raises ValueError or KeyError where it is not there."""
-    name, scheme = matrix_name(matrix), matrix.scheme
-    assert scheme is not None
-    parts = {f"codes/{name}", f"scale/{name}"} | (set() if scheme.symmetric else {f"zero/{name}"})
-    if not parts <= names:
-        raise KeyError(name)
-    packed = get(f"codes/{name}")
-    if packed.dtype != torch.uint8 or packed.shape[0] != matrix.rows:
-        raise ValueError(f"{name}: codes of {packed.dtype} {list(packed.shape)}")
-    codes = unpack_codes(packed, scheme.bits, matrix.columns)
-    zero = None if scheme.symmetric else _steps(get(f"zero/{name}"), matrix, scheme)
-    return GridWeight(codes, _steps(get(f"scale/{name}"), matrix, scheme), zero, scheme)
-
-
-def _steps(kept: Tensor, matrix: Matrix, scheme: Scheme) -> Tensor:
-    if kept.shape != (matrix.rows, groups_of(scheme, matrix.columns)):
-        raise ValueError(f"steps {list(kept.shape)} of a matrix of {matrix.rows} rows")
-    return kept.to(torch.float32)
+            with contextlib.suppress(OSError):  # on some systems a file that is being read stays
+                path.unlink(missing_ok=True)
+                total -= size

@@ -1,14 +1,10 @@
-"""Weights as a recipe made them: grids for what is quantised, tensors for what a fold changed.
-
-The engine lays them out for its kernels; the judge of a build's answers takes them dequantised.
-"""
+"""Weights as a recipe made them: grids for what is quantised, tensors for what a fold changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from engine.model.config import ModelConfig
@@ -56,25 +52,3 @@ def stack_heights(model: ModelConfig, name: str) -> tuple[int, ...]:
         "down": model.hidden,
     }
     return tuple(rows[part] for part in STACKS[name])
-
-
-def dequantised(
-    tensors: Mapping[str, Tensor], model: ModelConfig, weights: QuantisedWeights
-) -> dict[str, Tensor]:
-    """The model's tensors, by the loader's names, with the values the quantised ones stand for.
-
-    Float32 where a grid or a fold made them, the model's own elsewhere. A tied head follows the
-    embedding by itself.
-    """
-    found = {**tensors, **weights.tensors}
-    for name, grid in weights.grids.items():
-        whole = grid.dequantise()  # [N, K]
-        prefix, dot, matrix = name.rpartition(".")
-        if not dot:
-            found[name] = whole
-            continue
-        parts = torch.split(whole, list(stack_heights(model, matrix)))
-        found |= {
-            f"{prefix}.{part}": rows for part, rows in zip(STACKS[matrix], parts, strict=True)
-        }
-    return found

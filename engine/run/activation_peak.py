@@ -68,7 +68,7 @@ class ActivationPeak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def foreseen(model: Llama, config: EngineConfig, plan: CachePlan) -> int:
     """What the formula says of the same peak, before anything ran."""
-    return activation_bytes(config, model.config, model.dtype.itemsize, plan)
+    return activation_bytes(config, model.config, model.dtype.itemsize, plan, model.low_bit_forms)
 
 
 def measure(runner: Runner, config: EngineConfig, plan: CachePlan) -> int:

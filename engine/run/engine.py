@@ -19,6 +19,7 @@ from engine.page_map import PageMap
 from engine.run import activation_peak
 from engine.run.attention_path import attention_path
 from engine.run.budget import BudgetExceeded, make_flood
+from engine.run.made_for import check_made_for
 from engine.run.outputs import EngineCounters, StepOutput, Tally
 from engine.run.runner import Runner, Scores
 from engine.run.sampler import Sampler
@@ -39,9 +40,9 @@ class Engine:
     which belongs to the process and not to an engine.
 
     Raises:
-        ValueError: the model was made in another precision than the configuration asks for, a
-            request would be longer than the model's context, or (BudgetError) not one request fits
-            the memory budget.
+        ValueError: the model was made in another precision, or of other bits, than the
+            configuration asks for, a request would be longer than the model's context, or
+            (BudgetError) not one request fits the memory budget.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Engine:
                 f"the model is in {model.precision} and the configuration asks for "
                 f"{config.run.precision}; load it again in that precision"
             )
+        check_made_for(model, config.weights)
         self.model = model
         self.config = config
         self.capacity = capacity or config.workload.prompt + config.workload.output
@@ -66,7 +68,9 @@ class Engine:
                 f"{model.config.context}; at most that many"
             )
         self._weight_bytes = model.weight_bytes
-        self.plan = fit_cache(config, model.config, self._weight_bytes, self.capacity)
+        self.plan = fit_cache(
+            config, model.config, self._weight_bytes, self.capacity, model.low_bit_forms
+        )
         self._budget = vessel_bytes(config, model.config)
         self._foreseen = activation_peak.foreseen(model, config, self.plan)
         self._measured: int | None = None

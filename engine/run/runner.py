@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.cache.kv_cache import KVCache
 from engine.model.llama import Llama
 from engine.run.batch import Batch, Layout
+from engine.run.finite import where_it_broke
 from engine.schedule.plan import Plan
 
 
@@ -55,18 +56,6 @@ class Runner:
         if hidden.shape[0] > len(batch.sequence_ids):
             hidden = hidden[batch.last_rows]
         return self.model.logits(hidden)
-
-
-def where_it_broke(model: Llama, batch: Batch) -> str:
-    """Where the first non-finite value of a pass appears, in words.
-
-    Runs the pass again, layer by layer: its cache rows are simply written again.
-    """
-    outputs = model.layer_outputs(batch.input_ids, batch.positions, batch.context)
-    for layer, hidden in enumerate(outputs):
-        if not bool(torch.isfinite(hidden).all()):
-            return f"layer {layer}"
-    return "the final norm or the head"
 
 
 def _explain(model: Llama, batch: Batch, best: Tensor) -> str:

@@ -8,16 +8,41 @@ when it serves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from engine.model.llama import Llama
+from engine.run.finite import where_it_broke
 from engine.run.plain_cache import plain_cache
-from engine.run.runner import Runner, where_it_broke
+from engine.run.runner import Runner
 
 CHUNK = 256
+
+
+def hidden_chunks(
+    model: Llama, token_ids: Sequence[int], counts: Sequence[int], bits: int = 0
+) -> Iterator[Tensor]:
+    """The residual stream after the last layer, as many positions at a time as `counts` say, in
+    order: tensors [C, H] float32. `Llama.logits` makes scores of them.
+
+    Every position sees all before it, whatever the counts, as the cache keeps it in `bits` (0: the
+    model's own precision).
+
+    Raises:
+        ValueError: an empty text, one longer than the model's context, counts that are not positive
+            or do not add up to it, or a width there is no format for.
+    """
+    if not 0 < len(token_ids) <= model.config.context:
+        raise ValueError(
+            f"a text of {len(token_ids)} tokens cannot be scored; 1 to {model.config.context} can"
+        )
+    if min(counts, default=0) < 1 or sum(counts) != len(token_ids):
+        raise ValueError(
+            f"passes of {list(counts)} positions; each at least 1, and {len(token_ids)} in all"
+        )
+    return _hidden(_reader(model, token_ids, bits), token_ids, counts)
 
 
 def score_chunks(
@@ -25,21 +50,17 @@ def score_chunks(
 ) -> Iterator[Tensor]:
     """Scores of the text, `chunk` positions at a time: tensors [C, V] float32, in order.
 
-    Row i of the whole foretells token i + 1. Every position sees all before it, whatever the
-    chunk, as the cache keeps it in `bits` (0: the model's own precision). Non-finite scores are
-    passed on: the judge of quality names them.
+    Row i of the whole foretells token i + 1. Non-finite scores are passed on: the judge of quality
+    names them.
 
     Raises:
-        ValueError: an empty text, one longer than the model's context, a chunk below 1, or a width
-            there is no format for.
+        ValueError: as `hidden_chunks`, or a chunk below 1.
     """
-    if not 0 < len(token_ids) <= model.config.context:
-        raise ValueError(
-            f"a text of {len(token_ids)} tokens cannot be scored; 1 to {model.config.context} can"
-        )
     if chunk < 1:
         raise ValueError(f"a chunk of {chunk} positions; at least 1")
-    return _scores(_reader(model, token_ids, bits), token_ids, chunk)
+    length = len(token_ids)
+    counts = [min(chunk, length - start) for start in range(0, length, chunk)]
+    return map(_scored(model), hidden_chunks(model, token_ids, counts, bits))
 
 
 def logits(model: Llama, token_ids: Sequence[int], bits: int = 0) -> Tensor:
@@ -49,7 +70,8 @@ def logits(model: Llama, token_ids: Sequence[int], bits: int = 0) -> Tensor:
 
 @torch.inference_mode()
 def first_bad_layer(model: Llama, token_ids: Sequence[int], bits: int = 0) -> str:
-    """Where the first non-finite value of a pass over the text appears, in words."""
+    """Where the first non-finite value of a pass over the text appears, in words: the layer, the
+    matrix in it and the value."""
     runner = _reader(model, token_ids, bits)
     batch = runner.layout.of_tokens("prefill", (0,), [token_ids])
     return where_it_broke(model, batch)
@@ -62,11 +84,16 @@ def _reader(model: Llama, token_ids: Sequence[int], bits: int) -> Runner:
     return runner
 
 
-def _scores(runner: Runner, token_ids: Sequence[int], chunk: int) -> Iterator[Tensor]:
-    model = runner.model
-    for start in range(0, len(token_ids), chunk):
+def _hidden(runner: Runner, token_ids: Sequence[int], counts: Sequence[int]) -> Iterator[Tensor]:
+    model, start = runner.model, 0
+    for count in counts:
         with torch.inference_mode():
-            tokens = token_ids[start : start + chunk]
+            tokens = token_ids[start : start + count]
             batch = runner.layout.of_tokens("prefill", (0,), [tokens])
-            scores = model.logits(model.forward(batch.input_ids, batch.positions, batch.context))
-        yield scores
+            hidden = model.forward(batch.input_ids, batch.positions, batch.context)
+        yield hidden
+        start += count
+
+
+def _scored(model: Llama) -> Callable[[Tensor], Tensor]:
+    return torch.inference_mode()(model.logits)

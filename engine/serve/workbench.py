@@ -13,14 +13,25 @@ import msgspec
 import torch
 
 from engine.capabilities import Capabilities
-from engine.config import Build, EngineConfig, MemoryConfig, RunConfig, complete
+from engine.config import (
+    Build,
+    EngineConfig,
+    MemoryConfig,
+    RunConfig,
+    WeightsConfig,
+    complete,
+)
 from engine.knobs import Value, find_knob
 from engine.machine import Ceilings, MachineProfile, current_wait_policy, load_profile, save_profile
 from engine.measure.bench import bench
 from engine.measure.calibrate import calibrate
+from engine.measure.full_model import full_models_home
 from engine.measure.noise import NoiseWatch
 from engine.measure.quality import QualityBook
+from engine.measure.quantising import wanted, watched_at
+from engine.measure.reporter import Reporter
 from engine.measure.shelf import Shelf
+from engine.measure.timing import system_clock
 from engine.measure.trial_runner import TrialRunner
 from engine.messages import (
     Bench,
@@ -40,6 +51,7 @@ from engine.messages import (
 from engine.model.llama import Llama
 from engine.model.loader import LoadedModel, load_model
 from engine.model.store import find_model
+from engine.recipe import Recipe
 from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine, SamplingParams
 from engine.serve import chat
@@ -60,8 +72,8 @@ class Workbench:
         self._capabilities = capabilities
         self._loaded: LoadedModel | None = None
         self._shelf: Shelf | None = None
-        self._warm: set[str] = set()
-        self._book = QualityBook()
+        self._warm: set[tuple[str, Recipe | None]] = set()
+        self._book = QualityBook(full_models_home())
         self._watch = NoiseWatch()
         self._doubtful = False
 
@@ -149,7 +161,7 @@ class Workbench:
         loaded, shelf = self._model()
         config = self._chat_config(command.build)
         torch.set_num_threads(config.run.threads)
-        network = self._network(shelf, config.run.precision, desk)
+        network = self._network(shelf, config, desk)
         return chat.answer(command, loaded, network, config, desk)
 
     def rates(self, command: Bench, desk: Desk) -> Event:
@@ -198,18 +210,24 @@ class Workbench:
         )
         return msgspec.structs.replace(self._resolve(own).config, memory=memory)
 
-    def _network(self, shelf: Shelf, precision: str, desk: Desk) -> Llama:
-        """The network in `precision`, made and warmed once.
+    def _network(self, shelf: Shelf, config: EngineConfig, desk: Desk) -> Llama:
+        """The network as `config` asks for it: quantised, made and warmed once.
 
         The first passes after packing set kernels up: they run here, so that no answer's TTFT
         pays for them.
         """
-        if precision not in self._warm:
+        precision, recipe = config.run.precision, wanted(config, shelf.config)
+        teller = Reporter(desk.job, desk.emit, desk.aborted, system_clock)
+        watch = watched_at(teller, "candidate")
+        if recipe is not None:
+            shelf.quantised(recipe, precision, watch)
+        if (precision, recipe) not in self._warm or not shelf.holds(precision, recipe):
             desk.emit(Progress(job=desk.job, phase="loading", done=0, total=1, detail=precision))
-            warm(shelf.llama(precision))
-            self._warm.add(precision)
+            network = shelf.llama(precision, recipe, config.weights.crossover, watch)
+            warm(network, config.weights)
+            self._warm.add((precision, recipe))
         desk.check()
-        return shelf.llama(precision)
+        return shelf.llama(precision, recipe, config.weights.crossover)
 
     def _clear(self) -> None:
         self._loaded = self._shelf = None
@@ -243,9 +261,9 @@ def _then_release(handler: Handler) -> Handler:
     return handle
 
 
-def warm(network: Llama) -> None:
-    """A short request through both phases."""
-    plain = EngineConfig(run=RunConfig(precision=network.precision))
+def warm(network: Llama, weights: WeightsConfig) -> None:
+    """A short request through both phases; the network was made by `weights`."""
+    plain = EngineConfig(run=RunConfig(precision=network.precision), weights=weights)
     config = chat.single_request(plain, _WARM_UP_PROMPT, _WARM_UP_OUTPUT)
     engine = Engine(network, config)
     params = SamplingParams(max_tokens=_WARM_UP_OUTPUT, ignore_eos=True)

@@ -11,13 +11,14 @@ from statistics import fmean, median_high
 import msgspec
 
 from engine.cache_plan import token_bytes, vessel_bytes
+from engine.capabilities import Capabilities
 from engine.config import EngineConfig, complete
 from engine.fit import fit_cache
 from engine.knobs import KNOBS, KnobError, Value
 from engine.load_metrics import waste_tokens
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
-from engine.price import price
+from engine.price import price, price_on
 from engine.trial import Flood, LoadSample, TrialResult
 from story.facts import FactValue
 
@@ -55,8 +56,13 @@ def build_facts(positions: Mapping[str, Value]) -> Facts:
     }
 
 
-def room_facts(config: EngineConfig | None, model: ModelConfig) -> Facts:
-    """By formula, for this model: the vessel, the build in it, the slots that it would hold."""
+def room_facts(
+    config: EngineConfig | None, model: ModelConfig, machine: Capabilities | None = None
+) -> Facts:
+    """By formula, for this model: the vessel, the build in it, the slots that it would hold.
+
+    In the kernel forms of `machine`; where it is not known, packed at full width.
+    """
     facts: Facts = {"heads": model.heads, "kv_heads": model.kv_heads}
     if model.kv_heads:
         facts["gqa_factor"] = model.heads // model.kv_heads
@@ -68,10 +74,12 @@ def room_facts(config: EngineConfig | None, model: ModelConfig) -> Facts:
     try:
         size = element_bytes(config.run.precision)
         facts["kv_kb_token"] = token_bytes(config, model, size) / 1e3
-        cost = price(config, model)
+        cost = price(config, model) if machine is None else price_on(config, model, machine)
         facts["predicted_mb"] = cost.total / 1e6
         if vessel is not None:
-            facts["slots"] = fit_cache(_in_slots(config), model, cost.weights).slots
+            forms = machine.low_bit_forms.get(config.run.precision, ()) if machine else ()
+            plan = fit_cache(_in_slots(config), model, cost.weights, forms=forms)
+            facts["slots"] = plan.slots
     except ValueError:  # a build that cannot be; the forge says why
         pass
     return facts

@@ -15,6 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from kernels.linear import int8_blocked
 from kernels.linear.crossover import LowBit
 from kernels.linear.fused import fused_product
 from kernels.linear.int4_group import Int4GroupLinear
@@ -23,6 +24,9 @@ from kernels.linear.low_bit import LowBitLinear
 from kernels.linear.reference import dequantise, linear
 
 FORMS = ("int8-row", "int4-group", "int8-dynamic", "packed")
+
+BLOCKED = "int8-blocked"
+"""Named beside them where large int8 matrices lie in oneDNN's layout."""
 
 _TOLERANCE = {
     "int8-row": {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3},
@@ -71,18 +75,20 @@ def make_low_bit(
             raise ValueError("int4-group takes 4 bits, and activations as they are")
         return Int4GroupLinear(codes, scale, zero, inputs // groups, bias)
     if form == "packed":
-        fused = fused_product(bits) if compiled else None
+        fused = fused_product(bits, zero is None, dtype) if compiled else None
         return LowBitLinear(codes, scale, zero, bits, bias, activations, fused)
     raise ValueError(f"no low-bit form is named {form!r}; legal: {', '.join(FORMS)}")
 
 
 @cache
 def available_low_bit_forms(dtype: torch.dtype) -> tuple[str, ...]:
-    """The forms whose kernels run here for `dtype`, found by trying a product of each.
+    """The forms whose kernels run here for `dtype`, found by trying a product of each; and
+    `BLOCKED`.
 
     The packed form needs nothing of the machine and is always among them.
     """
-    return tuple(form for form in FORMS if form == "packed" or _gives_the_product(form, dtype))
+    found = [form for form in FORMS if form == "packed" or _gives_the_product(form, dtype)]
+    return (*found, BLOCKED) if int8_blocked.works() else tuple(found)
 
 
 def _gives_the_product(form: str, dtype: torch.dtype) -> bool:

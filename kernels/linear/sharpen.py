@@ -8,6 +8,8 @@ rows: the scores within two roundings of the largest are computed again and kept
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,15 +17,16 @@ ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 """Relative spacing of the type's values, at most."""
 
 
-def sharpen(scores: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+def sharpen(scores: Tensor, x: Tensor, rows: Callable[[Tensor], Tensor]) -> Tensor:
     """Recompute, in place, the scores that rounding may have tied with their row's largest.
 
-    `scores` [R, V] float32 hold x · weightᵀ rounded to x's type; `x` [R, H] and `weight` [V, H] are
-    in that type. Returns `scores`. NaN and infinity stay as they are.
+    `scores` [R, V] float32 hold x · Wᵀ rounded to x's type; `x` [R, H] is in that type, and so are
+    the rows of W that `rows` gives: ids [M] -> [M, H]. Returns `scores`. NaN and infinity stay as
+    they are.
     """
     best = scores.max(dim=-1, keepdim=True).values  # [R, 1]
     margin = best.abs() * (2 * ROUNDING[x.dtype])
     row, token = (scores >= best - margin).nonzero(as_tuple=True)  # [M], M a little over R
-    exact = (x[row].to(torch.float32) * weight[token].to(torch.float32)).sum(dim=-1)
+    exact = (x[row].to(torch.float32) * rows(token).to(torch.float32)).sum(dim=-1)
     scores[row, token] = exact
     return scores

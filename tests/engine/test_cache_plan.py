@@ -42,7 +42,7 @@ def config(
         ScheduleConfig(batch),
         RunConfig("bfloat16", 1),
         CacheConfig(layout, block, bits),
-        MemoryConfig(budget),
+        memory=MemoryConfig(budget),
     )
 
 

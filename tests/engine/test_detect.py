@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from known_machines import SMOLLM2
 
 from engine import detect
-from engine.knobs import KnobError
-from engine.resolve import resolve
 from engine.serve.idle import openmp_runtimes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
@@ -174,11 +171,16 @@ def test_openmp_runtimes_are_found_by_name(tmp_path: Path) -> None:
     assert openmp_runtimes(tmp_path / "none") == ()
 
 
-def test_a_width_without_kernels_is_refused_and_the_legal_one_named() -> None:
-    with pytest.raises(KnobError, match=r"weights\.bits=4 cannot run here: .*nearest: full"):
-        resolve({"weights.bits": 4}, detect.detect(), SMOLLM2)
-    with pytest.raises(KnobError, match=r"weights\.mlp=3 cannot run here"):
-        resolve({"weights.mlp": 3}, detect.detect(), SMOLLM2)
-    assert (
-        resolve({"weights.attention": 16}, detect.detect(), SMOLLM2).config.weights.attention == 16
-    )
+def test_low_bit_forms_are_told_for_every_usable_precision() -> None:
+    found = detect.detect()
+    usable = {name for name, reason in found.precisions.items() if not reason}
+    assert set(found.low_bit_forms) == usable
+    assert all("packed" in forms for forms in found.low_bit_forms.values())
+    assert found.weight_bits == {"8": "", "4": "", "3": "", "2": ""}
+
+
+def test_a_width_that_no_form_takes_says_so() -> None:
+    reasons = detect.weight_bits({"float32": ("int8-row",), "bfloat16": ("int4-group",)})
+    assert reasons["8"] == reasons["4"] == ""
+    assert "3 bits" in reasons["3"] and "2 bits" in reasons["2"]
+    assert all(detect.weight_bits({}).values())

@@ -31,7 +31,7 @@ def abyss(batch: int = 1, bits: int = 0, overflow: str = "break", budget: int = 
         ScheduleConfig(batch),
         RunConfig("bfloat16", 2),
         CacheConfig(bits=bits),
-        MemoryConfig(budget, overflow),
+        memory=MemoryConfig(budget, overflow),
     )
 
 
@@ -41,7 +41,7 @@ def paging(layout: str = "paged", sharing: str = "off", budget: int = 72) -> Eng
         ScheduleConfig(16),
         RunConfig("bfloat16", 2),
         CacheConfig(layout, 16, 0, sharing),
-        MemoryConfig(budget),
+        memory=MemoryConfig(budget),
     )
 
 

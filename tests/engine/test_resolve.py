@@ -248,3 +248,130 @@ def test_what_is_taken_stays_in_the_vessel_and_what_is_refused_is_told_what_woul
     assert cost.vessel == vessel_bytes(found.config, SMOLLM2)
     assert cost.total <= (cost.vessel or 0)
     assert cost.plan.requests >= 1
+
+
+# Weights
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (
+            {"weights.bits": 4, "weights.group": 128},
+            "weights.group=128 does not divide rows of 576, 1536 weights; nearest: "
+            "weights.group=96",
+        ),
+        (
+            {"weights.bits": 4, "weights.group": 500},
+            "nearest: weights.group=192",
+        ),
+        (
+            {"weights.bits": 8, "weights.group": 1000},
+            "nearest: weights.group=192",
+        ),
+        (
+            {"weights.mlp": 3, "weights.group": 33},
+            "nearest: weights.group=32",
+        ),
+        (
+            {"weights.embedding": 4, "weights.group": 300},
+            "weights.group=300 does not divide rows of 576 weights; nearest: weights.group=288",
+        ),
+        (
+            {"weights.bits": 4, "weights.method": "smoothquant"},
+            "weights.method=smoothquant is for 8-bit weights and activations, and weights.bits=4 "
+            "asks for others; nearest: weights.bits=8",
+        ),
+        (
+            {"weights.bits": 3, "weights.mlp": 4, "weights.method": "smoothquant"},
+            "weights.bits=3, weights.mlp=4 asks for others; nearest: weights.bits=8 with "
+            "weights.mlp=8",
+        ),
+        (
+            {"weights.attention": 8, "weights.edges": 2, "weights.method": "smoothquant"},
+            "nearest: weights.edges=8",
+        ),
+        (
+            {"weights.bits": 8, "weights.group": 64, "weights.method": "smoothquant"},
+            "nearest: weights.group=row",
+        ),
+    ],
+)
+def test_a_recipe_that_cannot_be_names_the_nearest_that_can(build: Build, told: str) -> None:
+    message = refusal(build)
+    assert told in message
+    found = {name: -1 if value == "row" else value for name, value in nearest(message).items()}
+    resolved(build | found)
+
+
+def test_a_model_that_no_group_divides_is_told_the_row() -> None:
+    odd = msgspec.structs.replace(SMOLLM2, hidden=7 * 9, head_dim=7, intermediate=11 * 13)
+    with pytest.raises(KnobError, match=r"nearest: weights.group=row$"):
+        resolve({"weights.bits": 4, "weights.group": 32}, MACHINE, odd)
+    resolve({"weights.bits": 4, "weights.group": -1}, MACHINE, odd)
+
+
+def test_groups_that_nothing_uses_are_not_checked() -> None:
+    resolved({"weights.group": 500})
+    resolved({"weights.bits": 8, "weights.embedding": 16, "weights.group": 0})
+
+
+@pytest.mark.parametrize("name", ["bits", "attention", "mlp", "embedding", "edges"])
+def test_a_width_without_a_kernel_names_the_nearest_with_one(name: str) -> None:
+    bare = msgspec.structs.replace(
+        MACHINE, weight_bits={"8": "", "4": "", "3": "no kernel", "2": "no kernel"}
+    )
+    with pytest.raises(KnobError) as caught:
+        resolve({f"weights.{name}": 3}, bare, SMOLLM2)
+    assert str(caught.value) == (
+        f"weights.{name}=3 cannot run here: no kernel; nearest: weights.{name}=4"
+    )
+    resolve({f"weights.{name}": 4}, bare, SMOLLM2)
+
+
+def test_a_machine_without_any_narrow_kernel_names_full_width() -> None:
+    bare = msgspec.structs.replace(MACHINE, weight_bits=dict.fromkeys("8432", "no kernel"))
+    with pytest.raises(KnobError, match=r"nearest: weights.bits=full"):
+        resolve({"weights.bits": 4}, bare, SMOLLM2)
+
+
+def test_automatic_choices_of_a_recipe_are_explained() -> None:
+    assert not {name for name in resolved({}).reasons if name.startswith("weights.")}
+    reasons = resolved({"weights.bits": 4, "weights.attention": 3}).reasons
+    assert reasons["weights.group"].startswith("8 bits by the row, 4 bits in groups of 64, 3 bits")
+    assert reasons["weights.embedding"].startswith("8 bits: ")
+    named = resolved({"weights.bits": 4, "weights.group": 32, "weights.embedding": 16}).reasons
+    assert not {name for name in named if name.startswith("weights.")}
+
+
+def test_a_method_with_nothing_to_do_is_told() -> None:
+    for build in ({}, {"weights.embedding": 4}):
+        reasons = resolved({"weights.method": "awq", **build}).reasons
+        assert "awq has nothing to do" in reasons["weights.method"]
+    assert "weights.method" not in resolved({"weights.method": "awq", "weights.mlp": 4}).reasons
+
+
+@pytest.mark.parametrize(("tokens", "short"), [(512, True), (1535, True), (1536, False)])
+def test_calibration_shorter_than_the_widest_matrix_is_told(tokens: int, short: bool) -> None:
+    build = {"weights.bits": 4, "weights.method": "gptq", "weights.calibration": tokens}
+    assert ("weights.calibration" in resolved(build).reasons) == short
+    assert "weights.calibration" not in resolved(build | {"weights.method": "rtn"}).reasons
+
+
+def test_fewer_bits_hold_more_requests_in_the_vessel() -> None:
+    seats = {
+        bits: price(
+            resolved(ABYSS | {"weights.bits": bits, "schedule.batch": 64}).config,
+            SMOLLM2,
+            forms=MACHINE.low_bit_forms["bfloat16"],
+        ).plan.slots
+        for bits in (0, 8, 4, 2)
+    }
+    assert seats[0] < seats[8] < seats[4] <= seats[2]
+
+
+def test_the_refusal_of_a_vessel_counts_quantised_weights() -> None:
+    tight = {"workload.prompt": 1024, "workload.output": 8, "memory.budget": 40}
+    full = tight | {"run.precision": "bfloat16"}
+    assert "the vessel holds" in refusal(full)
+    resolved(full | {"weights.bits": 4})

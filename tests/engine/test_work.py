@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from known_machines import SMOLLM2
 
 from engine.cache_plan import CachePlan
-from engine.config import CacheConfig, EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
+from engine.config import (
+    CacheConfig,
+    EngineConfig,
+    RunConfig,
+    ScheduleConfig,
+    WeightsConfig,
+    WorkloadConfig,
+)
 from engine.load import mean_load
 from engine.trial import LoadSample, RequestSample
 from engine.work import Slice, decode_work, load_work, prefill_passes, prefill_work, running
@@ -251,3 +258,65 @@ def test_a_window_bounds_what_a_load_looks_at() -> None:
     pairs = sum(min(place, 50) for place in range(1, 101))
     assert work.prefill.flops == 2 * 100 * LAYERS + 2 * HEAD + PAIR * pairs
     assert work.decode.flops == pytest.approx((2 * 4 * (LAYERS + HEAD) + PAIR * 4 * 50) / 9)
+
+
+# Quantised weights
+
+FORMS = ("int8-row", "int4-group", "int8-dynamic", "packed", "int8-blocked")
+
+
+def narrow(
+    weights: WeightsConfig, precision: str = "bfloat16", batch: int = 1, chunk: int = 0
+) -> EngineConfig:
+    return msgspec.structs.replace(
+        config(batch=batch, chunk=chunk, precision=precision), weights=weights
+    )
+
+
+def test_a_decode_step_reads_the_bytes_that_are_kept() -> None:
+    full, four = (
+        decode_work(narrow(WeightsConfig(bits)), SMOLLM2, forms=FORMS).bytes_moved
+        for bits in (0, 4)
+    )
+    read = LAYERS / 2 + LAYERS / 64 * 4 + 49_152 * (576 + 2 + 4)
+    assert full - four == pytest.approx(2 * (LAYERS + HEAD) - read)
+
+
+def test_every_pass_of_a_prefill_reads_them_again() -> None:
+    build = WeightsConfig(4)
+    one, four = (
+        prefill_work(narrow(build, chunk=chunk), SMOLLM2, forms=FORMS).bytes_moved
+        for chunk in (0, 32)
+    )
+    read = LAYERS / 2 + LAYERS / 64 * 4 + 49_152 * (576 + 2 + 4)
+    kept = 23_040 * (32 + 64 + 96)  # read back by the later chunks
+    assert four - one == pytest.approx(3 * read + kept)
+
+
+@pytest.mark.parametrize(
+    ("weights", "precision", "layers", "head"),
+    [
+        (WeightsConfig(4), "bfloat16", 1, 1),
+        (WeightsConfig(3), "float32", 1, 3 / 4),
+        (WeightsConfig(4, embedding=16), "float32", 1 / 2, 1),
+        (WeightsConfig(8), "float32", 3 / 4, 3 / 4),
+        (WeightsConfig(8, method="smoothquant"), "bfloat16", 1 / 2, 1),
+        (WeightsConfig(8, method="smoothquant"), "float32", 1 / 4, 3 / 4),
+    ],
+)
+def test_multiply_adds_of_narrower_numbers_count_less(
+    weights: WeightsConfig, precision: str, layers: float, head: float
+) -> None:
+    """The floor must not be above what a kernel of such numbers can do."""
+    full = decode_work(narrow(WeightsConfig(), precision), SMOLLM2, forms=FORMS).flops
+    found = decode_work(narrow(weights, precision), SMOLLM2, forms=FORMS).flops
+    saved = 2 * (LAYERS * (1 - layers) + HEAD * (1 - head))
+    assert full - found == pytest.approx(saved)
+
+
+def test_a_machine_without_kernels_moves_packed_codes() -> None:
+    found = decode_work(narrow(WeightsConfig(8, symmetric="on")), SMOLLM2, forms=("packed",))
+    full = decode_work(narrow(WeightsConfig()), SMOLLM2, forms=("packed",))
+    rows = 30 * (960 + 576 + 3072 + 576) + 49_152
+    assert full.bytes_moved - found.bytes_moved == pytest.approx(LAYERS + HEAD - 2 * rows)
+    assert found.flops == full.flops

@@ -8,12 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.weight_format import Scheme, choose_form, matrix_bytes
+from engine.weight_format import Form, Scheme, choose_form, lies_blocked, matrix_bytes
 from kernels.linear import int4_layout, int8, int8_blocked, int8_plain, low_bit_forms
 from kernels.linear.crossover import CrossoverLinear, LowBit
 from kernels.linear.int4_group import Int4GroupLinear
 from kernels.linear.int8_blocked import BlockedInt8
-from kernels.linear.low_bit_forms import FORMS, available_low_bit_forms, make_low_bit
+from kernels.linear.low_bit_forms import (
+    BLOCKED,
+    FORMS,
+    available_low_bit_forms,
+    make_low_bit,
+)
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 PRODUCT = {torch.float32: 2e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -148,9 +153,10 @@ def test_every_form_reads_back_as_a_matrix_and_by_rows(case: Case, dtype: torch.
 def test_bytes_held_are_the_bytes_of_the_formula(case: Case, dtype: torch.dtype) -> None:
     weight = random_weight(case)
     size = torch.empty(0, dtype=dtype).element_size()
-    priced = matrix_bytes(case.scheme, case.outputs, case.inputs, case.form, size)  # type: ignore[arg-type]
-    if case.form == "int8-row" and not int8_blocked.works():
-        priced = case.outputs * (case.inputs + size)
+    form: Form = case.form  # type: ignore[assignment]
+    forms = available_low_bit_forms(dtype)
+    blocked = lies_blocked(form, case.outputs, case.inputs, forms)
+    priced = matrix_bytes(case.scheme, case.outputs, case.inputs, form, size, blocked)
     assert weight.laid_out(case, dtype).nbytes == priced
     assert weight.laid_out(case, dtype, biased=True).nbytes == priced + case.outputs * size
 
@@ -299,7 +305,8 @@ def test_forms_available_are_those_whose_product_is_right(monkeypatch: pytest.Mo
 
     for dtype in DTYPES:
         assert "packed" in available_low_bit_forms(dtype)
-        assert set(available_low_bit_forms(dtype)) <= set(FORMS)
+        assert set(available_low_bit_forms(dtype)) <= {*FORMS, BLOCKED}
+        assert (BLOCKED in available_low_bit_forms(dtype)) == int8_blocked.works()
     find = available_low_bit_forms.__wrapped__
     had = set(find(torch.bfloat16))
     for stand_in in (Wrong, fails):

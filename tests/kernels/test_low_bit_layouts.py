@@ -167,7 +167,8 @@ def test_the_compiled_product_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv(fused.SWITCH, raising=False)
     if not fused.has_compiler():
         pytest.skip("no C++ compiler here")
-    other, product = fused.fused_product(2), fused.fused_product(3)
+    other = fused.fused_product(2, False, torch.float32)
+    product = fused.fused_product(3, False, torch.float32)
     assert other is not None and product is not None and product.seconds > 0
     for group in (32, 96, 192):
         low, truth = laid_out(product, group)
@@ -182,17 +183,17 @@ def test_the_compiled_product_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_nothing_compiles_the_form_says_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(bits: int) -> None:
+    def broken(bits: int, symmetric: bool) -> None:
         raise RuntimeError("cc1plus: out of memory")
 
-    def wrong(bits: int) -> object:
-        return lambda x, places, words: torch.zeros(words.shape[0], words.shape[2])
+    def wrong(bits: int, symmetric: bool) -> object:
+        return lambda x, places, words, *numbers: (torch.zeros(words.shape[2]), words)
 
     monkeypatch.delenv(fused.SWITCH, raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     for compiler in (broken, wrong):
         monkeypatch.setattr(fused, "_compile", compiler)
-        product = fused.fused_product.__wrapped__(2)
+        product = fused.fused_product.__wrapped__(2, True, torch.float32)
         assert product is None
         assert laid_out(product, 32)[0].form == "packed-3bit plain"
 
@@ -200,12 +201,12 @@ def test_where_nothing_compiles_the_form_says_plain(monkeypatch: pytest.MonkeyPa
 def test_without_a_compiler_or_the_wish_nothing_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(bits: int) -> None:
+    def never(bits: int, symmetric: bool) -> None:
         raise AssertionError("compiled")
 
     monkeypatch.setattr(fused, "_compile", never)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert fused.fused_product.__wrapped__(2) is None
+    assert fused.fused_product.__wrapped__(2, True, torch.float32) is None
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setenv(fused.SWITCH, "off")
-    assert fused.fused_product.__wrapped__(2) is None
+    assert fused.fused_product.__wrapped__(2, True, torch.float32) is None

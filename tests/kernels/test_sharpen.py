@@ -25,7 +25,7 @@ def test_the_largest_score_is_that_of_the_exact_product(dtype, rows):
     before = rounded(x, weight)
     tied = (before == before.max(dim=-1, keepdim=True).values).sum(dim=-1)
     assert int(tied.max()) > 1  # the fault is there to be cured
-    after = sharpen(before.clone(), x, weight)
+    after = sharpen(before.clone(), x, weight.__getitem__)
     assert torch.equal(after.argmax(dim=-1), exact.argmax(dim=-1))
     changed = after != before
     assert torch.allclose(after[changed].to(torch.float64), exact[changed], atol=1e-4)
@@ -36,7 +36,7 @@ def test_scores_far_from_the_largest_are_left_alone():
     weight = torch.randn(2000, 64, generator=generator).to(torch.bfloat16)
     x = torch.randn(4, 64, generator=generator).to(torch.bfloat16)
     before = rounded(x, weight)
-    after = sharpen(before.clone(), x, weight)
+    after = sharpen(before.clone(), x, weight.__getitem__)
     best = before.max(dim=-1, keepdim=True).values
     far = before < best * (1 - 2 * ROUNDING[torch.bfloat16]) - 1e-6
     assert torch.equal(after[far], before[far])
@@ -48,6 +48,6 @@ def test_what_is_not_a_number_stays_so(value):
     x = torch.ones(2, 4, dtype=torch.bfloat16)
     x[1, 2] = value
     scores = (x.float() @ weight.float().T).to(torch.bfloat16).float()
-    after = sharpen(scores, x, weight)
+    after = sharpen(scores, x, weight.__getitem__)
     assert not torch.isfinite(after[1]).any()
     assert torch.isfinite(after[0]).all()

@@ -141,8 +141,15 @@ class FakeShelf:
         self.tokenizer, self.config = tokenizer, config
         self.digest, self.name = "d" * 64, "tiny\x1b[31m"
 
-    def llama(self, precision: str) -> Any:
-        return SimpleNamespace(precision=precision, kernel_path={})
+    def llama(
+        self, precision: str, recipe: Any = None, crossover: int = 0, watch: Any = None
+    ) -> Any:
+        return SimpleNamespace(
+            precision=precision, kernel_path={}, low_bit_forms=(), config=self.config
+        )
+
+    def judge(self, precision: str, recipe: Any) -> Any:
+        return self.llama("float32")
 
 
 def spec(**changes: Any) -> TrialSpec:

@@ -20,6 +20,7 @@ from engine.measure.trial_runner import Instruments, TrialRunner
 from engine.messages import Account, Event, Pages, Progress, Step
 from engine.metrics import Evidence, point_estimates
 from engine.model.config import ModelConfig
+from engine.recipe import Recipe
 from engine.serve.failures import InputError
 from engine.trial import TrialResult
 
@@ -242,7 +243,9 @@ def test_one_request_of_every_load_is_checked_with_its_cache_s_bits(
 ) -> None:
     checked: list[tuple[int, str, int]] = []
 
-    def check(model: Any, run: Any, request: int, precision: str, bits: int) -> WrongToken | None:
+    def check(
+        model: Any, run: Any, request: int, precision: str, bits: int, recipe: Recipe
+    ) -> WrongToken | None:
         assert len(run.prompts) == len(run.outputs) == 6
         checked.append((request, precision, bits))
         return WrongToken(1, 65, 9, 3.5, 0.25) if len(checked) == 12 else None

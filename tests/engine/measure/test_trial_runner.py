@@ -31,6 +31,7 @@ from engine.measure.trial_runner import Instruments, TrialRunner
 from engine.messages import Event, Progress, Step
 from engine.metrics import Evidence, check_sample, point_estimates
 from engine.model.config import ModelConfig
+from engine.recipe import Recipe
 from engine.serve.failures import Aborted
 from engine.trial import Bound, TrialResult
 from game.rules.judge import judge
@@ -183,7 +184,9 @@ def test_a_wrong_answer_is_found_after_the_clock_stopped(
 ) -> None:
     checked: list[tuple[str, int]] = []
 
-    def check(model: Any, run: Any, request: int, precision: str, bits: int) -> WrongToken | None:
+    def check(
+        model: Any, run: Any, request: int, precision: str, bits: int, recipe: Recipe
+    ) -> WrongToken | None:
         checked.append((precision, request))
         assert model.precision == "float32"
         return WrongToken(2, 65, 9, 3.5, 0.25) if len(checked) == 10 else None

@@ -9,7 +9,7 @@ import pytest
 
 from engine.config import EngineConfig, ScheduleConfig, WorkloadConfig
 from engine.load import draw_load
-from engine.measure.quality import FEWEST_SCORED
+from engine.measure.comparison import FEWEST_SCORED
 from engine.measure.served import LoadRequest
 from engine.measure.workload import Workload, corpus_digest, corpus_text
 

@@ -171,8 +171,8 @@ def test_the_order_of_rounding_does_not_mix_up_channels() -> None:
     hessian = positive_definite(12)
     swap = torch.randperm(12, generator=source(2))
     scheme = Scheme(4, ROW)
-    plain = gptq(weight, hessian, scheme)
-    swapped = gptq(weight[:, swap], hessian[swap][:, swap], scheme)
+    plain = gptq(weight, hessian, scheme, act_order=True)
+    swapped = gptq(weight[:, swap], hessian[swap][:, swap], scheme, act_order=True)
     assert torch.equal(swapped.codes, plain.codes[:, swap])
 
 

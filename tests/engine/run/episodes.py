@@ -43,7 +43,7 @@ def configure(
         ScheduleConfig(batch, chunk),
         RunConfig(precision),
         CacheConfig(layout, block, bits, sharing),
-        MemoryConfig(budget, overflow),
+        memory=MemoryConfig(budget, overflow),
     )
 
 

@@ -166,8 +166,9 @@ def poison(name: str) -> Callable[[dict[str, Tensor]], None]:
 @pytest.mark.parametrize(
     ("tensor", "where"),
     [
-        ("layers.0.attention_norm", "layer 0"),
-        ("layers.1.mlp_norm", "layer 1"),
+        ("layers.0.attention_norm", "layer 0: qkv was given nan"),
+        ("layers.1.mlp_norm", "layer 1: gate_up was given nan"),
+        ("layers.1.o", "layer 1: o gave nan"),
         ("final_norm", "the final norm or the head"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.model.llama import Llama
-from engine.run.scoring import first_bad_layer, logits, score_chunks
+from engine.run.scoring import first_bad_layer, hidden_chunks, logits, score_chunks
 
 Prompt = Callable[..., list[int]]
 
@@ -25,6 +25,18 @@ def test_chunks_do_not_change_the_scores(
     got = torch.cat(parts)
     assert got.dtype == torch.float32 and got.shape == (40, 96)
     torch.testing.assert_close(got, logits(model, ids), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("counts", [[40], [1, 38, 1], [7, 33]])
+def test_scores_can_be_made_later_of_the_residual_stream(
+    model: Llama, prompt: Prompt, counts: list[int]
+) -> None:
+    ids = prompt(40)
+    parts = list(hidden_chunks(model, ids, counts))
+    assert [tuple(part.shape) for part in parts] == [(count, 32) for count in counts]
+    with torch.inference_mode():
+        scores = torch.cat([model.logits(part) for part in parts])
+    torch.testing.assert_close(scores, logits(model, ids), rtol=0, atol=2e-5)
 
 
 def test_a_score_knows_nothing_of_what_follows(model: Llama, prompt: Prompt) -> None:
@@ -50,7 +62,8 @@ def test_the_first_layer_that_breaks_is_named(make_model: Callable[..., Llama]) 
     def poison(tensors: dict[str, torch.Tensor]) -> None:
         tensors["layers.1.mlp_norm"][0] = float("inf")
 
-    assert first_bad_layer(make_model(spoil=poison), [1, 2, 3]) == "layer 1"
+    found = first_bad_layer(make_model(spoil=poison), [1, 2, 3])
+    assert found in ("layer 1: gate_up was given inf", "layer 1: gate_up was given -inf")
 
 
 def test_what_cannot_be_scored_is_refused(model: Llama) -> None:
@@ -61,3 +74,6 @@ def test_what_cannot_be_scored_is_refused(model: Llama) -> None:
         score_chunks(model, [1, 2], 0)
     with pytest.raises(ValueError, match="no KV format has 5 bits"):
         score_chunks(model, [1, 2], bits=5)
+    for counts in ([], [1], [2, 0], [3]):
+        with pytest.raises(ValueError, match="and 2 in all"):
+            hidden_chunks(model, [1, 2], counts)

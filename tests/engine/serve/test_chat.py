@@ -12,7 +12,14 @@ import pytest
 import torch
 
 from engine.cache_plan import BudgetError
-from engine.config import CacheConfig, EngineConfig, MemoryConfig, RunConfig, ScheduleConfig
+from engine.config import (
+    CacheConfig,
+    EngineConfig,
+    MemoryConfig,
+    RunConfig,
+    ScheduleConfig,
+    WeightsConfig,
+)
 from engine.messages import Chat, ChatDone, Event, Tokens
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
@@ -229,5 +236,5 @@ def test_an_answer_that_just_fills_the_context() -> None:
 def test_warming_runs_both_phases_and_changes_nothing() -> None:
     bench = Bench()
     before = bench.greedy("hello", 6)
-    warm(bench.network)
+    warm(bench.network, WeightsConfig())
     assert bench.greedy("hello", 6) == before

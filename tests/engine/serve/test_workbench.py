@@ -18,6 +18,7 @@ from engine.capabilities import Capabilities
 from engine.config import EngineConfig
 from engine.knobs import KnobError
 from engine.machine import Ceilings, MachineProfile, load_profile, save_profile
+from engine.measure.shelf import Shelf
 from engine.messages import (
     Abort,
     AnyCommand,
@@ -29,6 +30,8 @@ from engine.messages import (
     Event,
     Load,
     Loaded,
+    Pressed,
+    Progress,
     Ready,
     RunTrial,
     Shutdown,
@@ -36,6 +39,8 @@ from engine.messages import (
 from engine.model.config import ModelConfig
 from engine.model.errors import ModelError
 from engine.model.store import ModelSource
+from engine.quantised import LayerError
+from engine.recipe import Recipe
 from engine.serve import workbench
 from engine.serve.failures import Aborted, InputError
 from engine.serve.jobs import Desk
@@ -248,6 +253,59 @@ def test_a_chat_asks_for_its_own_room_and_not_for_the_workload_s(
     for wrong in ({"memory.budget": -1}, {"workload.prompt": 0}, {"cache.bits": 5}):
         with pytest.raises(KnobError, match="legal"):
             rooms.ask(Chat(3, "hello", wrong))
+
+
+def test_a_chat_is_answered_by_the_weights_its_build_asks_for(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quantised once, said as it goes, and ready the second time."""
+    asked: list[Recipe] = []
+    networks: list[Any] = []
+
+    class Network(SimpleNamespace):
+        pass
+
+    class Bits(Shelf):
+        def quantised(self, recipe: Recipe, precision: str, watch: Any = None) -> Any:
+            if recipe not in asked:
+                watch.begin(recipe)
+                watch.pressed(LayerError(0, "qkv", 0.1), None, 1, 1)
+                asked.append(recipe)
+            return None
+
+        def llama(
+            self, precision: str, recipe: Any = None, crossover: int = 0, watch: Any = None
+        ) -> Any:
+            networks.append((precision, recipe, crossover))
+            self._low_bit[recipe, precision] = Network()
+            return self._low_bit[recipe, precision]
+
+    def answer(command: Any, loaded: Any, network: Any, config: EngineConfig, desk: Any) -> str:
+        assert isinstance(network, Network)
+        return f"{config.weights.bits} bits by {config.weights.method}"
+
+    warmed: list[int] = []
+    monkeypatch.setattr(workbench, "Shelf", Bits)
+    monkeypatch.setattr(workbench, "warm", lambda _, weights: warmed.append(weights.bits))
+    monkeypatch.setattr(workbench.chat, "answer", answer)
+    rooms.ask(Load(1, "one"))
+    build = {"bits": 4, "method": "awq", "group": 8, "crossover": 4, "run.precision": "bfloat16"}
+    with pytest.raises(KnobError, match="ambiguous"):
+        rooms.ask(Chat(2, "hello", build))
+    build = {
+        "weights.bits": 4,
+        "method": "awq",
+        "weights.group": -1,
+        "crossover": 4,
+        "run.precision": "bfloat16",
+    }
+    for job in (3, 4):
+        assert rooms.ask(Chat(job, "hello", build)) == "4 bits by awq"
+    assert len(asked) == 1 and asked[0].method == "awq" and warmed == [4]
+    assert {(precision, crossover) for precision, _, crossover in networks} == {("bfloat16", 4)}
+    phases = [event.phase for event in rooms.events if isinstance(event, Progress)]
+    assert phases.index("calibrating") < phases.index("quantising") < len(phases)
+    assert [event.build for event in rooms.events if isinstance(event, Pressed)] == ["candidate"]
 
 
 def test_every_command_that_is_answered_has_a_handler(rooms: Rooms) -> None:

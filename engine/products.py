@@ -1,0 +1,272 @@
+"""What a product by a quantised matrix makes and calls, beside what a product by a dense one does.
+
+Torch-free formulas, one beside each form of `kernels.linear`: bytes of temporary tensors, of which
+only the largest moment counts, and operator calls, from counts made with a dispatch mode. Shapes:
+`rows` T by a matrix of N outputs and K inputs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from engine.config import EngineConfig
+from engine.model.config import ModelConfig
+from engine.precision import element_bytes
+from engine.recipe import Matrix, matrices, recipe_of
+from engine.weight_format import Form, Scheme, crosses, groups_of, lies_blocked
+
+FUSED = "fused"
+"""Beside a machine's low-bit forms: where the packed form's product of few rows is compiled."""
+
+PIECE = 1 << 18
+"""Weights that are decoded at a time; the kernels' own figure."""
+
+FEWEST_ROWS, FUSED_ROWS = 4, 4
+"""Rows that a oneDNN product of fewer is filled up to; up to which the compiled product runs."""
+
+INT4_BLOCK = 64
+"""Outputs of a block of torch's int4 layout; 32 where registers are narrower."""
+
+WHOLE_ROWS, WHOLE_INPUTS = 8, 16
+"""Rows up to which torch's own int8 product is the faster where codes lie in rows, and what must
+divide K for it."""
+
+_UNPACKED: Mapping[int, int] = {8: 8, 4: 16, 3: 13, 2: 32}
+"""Codes of a run of 32 that are there as int32 at once: those of a word, and of the one before."""
+
+_A_PIECE: Mapping[int, tuple[int, int]] = {8: (101, 103), 4: (57, 59), 3: (68, 70), 2: (35, 37)}
+"""Calls to decode a piece, and to multiply by it as well."""
+
+_A_LOOK_UP: Mapping[int, int] = {8: 104, 4: 60, 3: 71, 2: 38}
+"""Calls to look rows up in packed codes."""
+
+_FLOAT, _INT, _BFLOAT = 4, 4, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One matrix [outputs, inputs] in one form. `crossover` is 0 where the matrix has none.
+
+    `fused` where products of few rows are compiled, `blocked` where codes lie as oneDNN lays them.
+    """
+
+    scheme: Scheme
+    form: Form
+    outputs: int
+    inputs: int
+    precision: str
+    crossover: int
+    fused: bool
+    blocked: bool
+
+    # Tensors
+
+    def beside(self, rows: int) -> int:
+        """Bytes at the worst moment of a product of `rows` rows, beside these and the result."""
+        result = rows * self.outputs * self._size
+        if self._dense(rows):
+            dense = self.outputs * self.inputs * self._size
+            return dense + max(self._decoding() - result, 0)
+        most, after = self._low_bit(rows)
+        return max(most - result, after)
+
+    def _decoding(self) -> int:
+        """What is alive beside the dense matrix while it is made."""
+        elements = self.outputs * self.inputs
+        if self.form in ("int8-row", "int8-dynamic"):
+            return elements if self.blocked else 0  # codes in the order of rows
+        copied = elements * self._size if self.precision == "float16" else 0
+        if self.form == "packed":
+            return max(sum(self._piece()), copied)
+        return max(self._int4_decoding(), copied)
+
+    def _int4_decoding(self) -> int:
+        """Values of a piece and halves of its bytes (both, and one on its way), beside the values
+        of the piece before."""
+        blocks = -(-self.outputs // INT4_BLOCK)
+        first = min(self._int4_step, blocks)
+        second = min(blocks - first, first)
+        block = INT4_BLOCK * self.inputs
+        made = block * self._size + 3 * block // 2
+        return max(first * made, first * block * self._size + second * made if second else 0)
+
+    def _low_bit(self, rows: int) -> tuple[int, int]:
+        """Largest sum of tensors before the result is there, it included; beside it, after."""
+        if self.form == "packed":
+            return self._packed(rows)
+        if self.form == "int4-group":
+            return self._int4(rows)
+        pieces = 1 if self.form == "int8-dynamic" else 3 if self._size == _FLOAT else 2
+        if self.blocked:
+            return self._int8(rows, pieces, max(rows * pieces, FEWEST_ROWS))
+        return (0, 0) if self._whole(rows) else self._int8(rows, pieces, pieces * rows)
+
+    def _packed(self, rows: int) -> tuple[int, int]:
+        """A piece of the matrix is decoded, multiplied by and forgotten; or one row after another
+        summed group by group."""
+        rounded = rows * self.inputs * self._size if self.scheme.activations == 8 else 0
+        if self._fuses(rows):
+            sums = groups_of(self.scheme, self.inputs) * self.outputs * _FLOAT
+            row = self.outputs * _FLOAT
+            return rounded + sums + (rows + 1) * row + self.inputs * _FLOAT, rounded + rows * row
+        codes, values = self._piece()
+        product = rows * min(self._step, self.outputs) * self._size
+        return 0, rounded + values + max(codes, product)
+
+    def _int4(self, rows: int) -> tuple[int, int]:
+        """Rows, scales and zeros are cast where the run is not in bfloat16."""
+        if self.precision == "bfloat16":
+            return 0, 0
+        product = rows * self.outputs * _BFLOAT
+        steps = 2 * self.outputs * groups_of(self.scheme, self.inputs) * _BFLOAT
+        return rows * self.inputs * _BFLOAT + steps + product, product
+
+    def _int8(self, rows: int, pieces: int, multiplied: int) -> tuple[int, int]:
+        """Rows are split in pieces of a byte, `multiplied` rows of them, and products joined."""
+        narrow = self._size < _FLOAT
+        parts = multiplied * self.inputs
+        wide = rows * self.inputs * _FLOAT
+        split = parts + wide * (1 + narrow + (pieces == 3))
+        products = multiplied * self.outputs * _FLOAT
+        joined = rows * self.outputs * _FLOAT
+        scale = self.outputs * _FLOAT if narrow and self.blocked else 0
+        converted = 0 if self.blocked else products  # whole numbers become float32
+        together = products + max(scale, converted, joined * (1 + (pieces > 1)))
+        return max(split, parts + together), joined if narrow else 0
+
+    def _piece(self) -> tuple[int, int]:
+        """Bytes of a piece's codes while they are unpacked, and of its values."""
+        piece = min(self._step, self.outputs) * self.inputs
+        return piece * _UNPACKED[self.scheme.bits] // 32 * _INT, piece * self._size
+
+    # Calls
+
+    def calls(self, rows: int) -> int:
+        """Of a product of `rows` rows."""
+        if self.form == "packed":
+            return self._packed_calls(rows)
+        dense = self._dense(rows)
+        if self.form == "int4-group":
+            return 6 + 27 * self._int4_pieces if dense else 4
+        if dense:
+            return 8 if self.blocked else 4
+        if self._whole(rows):
+            return 2
+        pieces = 0 if self.form == "int8-dynamic" else 3 if self._size == _FLOAT else 1
+        return (20 if self.blocked else 22) + pieces
+
+    def _packed_calls(self, rows: int) -> int:
+        decode, multiply = _A_PIECE[self.scheme.bits]
+        pieces = -(-self.outputs // self._step)
+        if self._dense(rows):
+            return 3 + decode * pieces
+        rounded = 10 if self.scheme.activations == 8 else 0
+        return rounded + (3 + 9 * rows if self._fuses(rows) else 1 + multiply * pieces)
+
+    @property
+    def look_up_calls(self) -> int:
+        """To look rows up."""
+        if self.form == "packed":
+            return _A_LOOK_UP[self.scheme.bits]
+        if self.form == "int4-group":
+            return 28
+        return 10 if self.blocked else 6
+
+    @property
+    def _int4_pieces(self) -> int:
+        return -(-self.outputs // (INT4_BLOCK * self._int4_step))
+
+    @property
+    def _int4_step(self) -> int:
+        """Blocks of outputs that are decoded at a time."""
+        return max(PIECE // (INT4_BLOCK * self.inputs), 1)
+
+    # Shapes
+
+    def _dense(self, rows: int) -> bool:
+        return 0 < self.crossover < rows
+
+    def _fuses(self, rows: int) -> bool:
+        return self.fused and rows <= FUSED_ROWS
+
+    def _whole(self, rows: int) -> bool:
+        """Whether torch's weight-only int8 product runs, which takes activations as they are."""
+        fits = rows <= WHOLE_ROWS and self.inputs % WHOLE_INPUTS == 0
+        return self.form == "int8-row" and fits and not self.blocked
+
+    @property
+    def _size(self) -> int:
+        return element_bytes(self.precision)
+
+    @property
+    def _step(self) -> int:
+        """Outputs of a piece of packed codes."""
+        return max(16, PIECE // self.inputs // 16 * 16)
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products of one build by quantised matrices and their number, by the name of the matrix
+    in a layer, and `head`; and the embedding, where rows are looked up in codes."""
+
+    by_name: Mapping[str, Counter[Product]]
+    embedding: Product | None = None
+
+    @classmethod
+    def of(cls, config: EngineConfig, model: ModelConfig, forms: Collection[str]) -> Products:
+        recipe = recipe_of(config.weights, model)
+        if not recipe.quantises:
+            return cls({})
+        found: dict[str, Counter[Product]] = {}
+        embedding = None
+        for matrix in matrices(recipe, model):
+            product = _product(matrix, config, forms)
+            if product is None:
+                continue
+            if matrix.name == "embedding":
+                embedding = product
+            if matrix.name != "embedding" or model.tied_head:
+                name = "head" if matrix.layer is None else matrix.name
+                found.setdefault(name, Counter())[product] += 1
+        return cls(found, embedding)
+
+    def beside(self, name: str, rows: int) -> int:
+        """The most bytes that any layer's product by the matrix `name` makes."""
+        return max((one.beside(rows) for one in self.by_name.get(name, ())), default=0)
+
+    def more_calls(self, rows: int, sequences: int, dense: int) -> int:
+        """Calls of a pass beyond those of one by dense matrices, each of which takes `dense`."""
+        more = 0
+        for name, several in self.by_name.items():
+            multiplied = sequences if name == "head" else rows
+            for product, times in several.items():
+                more += times * (product.calls(multiplied) - dense)
+        return more + self.look_up_calls
+
+    @property
+    def look_up_calls(self) -> int:
+        """Calls to look rows up in codes beyond the one that a dense table takes."""
+        return self.embedding.look_up_calls - 1 if self.embedding is not None else 0
+
+    @property
+    def quantised_head(self) -> bool:
+        return "head" in self.by_name
+
+
+def _product(matrix: Matrix, config: EngineConfig, forms: Collection[str]) -> Product | None:
+    form = matrix.form(forms)
+    if matrix.scheme is None or form is None:
+        return None
+    over = config.weights.crossover if crosses(matrix.scheme) else 0
+    return Product(
+        matrix.scheme,
+        form,
+        matrix.rows,
+        matrix.columns,
+        config.run.precision,
+        over,
+        FUSED in forms,
+        lies_blocked(form, matrix.rows, matrix.columns, forms),
+    )
