@@ -137,7 +137,7 @@ def compile_all(names: Sequence[str]) -> dict[str, float]:
     widths = sorted({KINDS[name].bits for name in names if KINDS[name].form == "packed"})
     seconds = {}
     for bits in widths:
-        fused = fused_product(bits)
+        fused = fused_product(bits, False, torch.bfloat16)
         if fused is not None:
             seconds[f"{bits} bits"] = round(fused.seconds, 2)
             print(f"compiled the product of {bits} bits in {fused.seconds:.1f} s")
