@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from game.rules.progress import SCARS
 from story.schema import SceneName, Stage
 
 if TYPE_CHECKING:
@@ -106,9 +107,12 @@ class Attempt:
         return self.outcome is not None and self.outcome.verdict.word == "pass"
 
     @property
-    def flooded(self) -> bool:
-        """The last trial broke the memory budget."""
-        return self.outcome is not None and self.outcome.verdict.flooded
+    def scarring(self) -> bool:
+        """The last trial failed as the hall demands."""
+        demanded = SCARS.get(self.stage.scar or "")
+        if self.outcome is None or demanded is None or self.outcome.verdict.word != "fail":
+            return False
+        return self.outcome.verdict.failed_as(demanded)
 
     @property
     def descending(self) -> bool:
@@ -120,12 +124,12 @@ class Attempt:
         """The last trial, and what stands on record, open the insight."""
         if self.stage.scar is None:
             return self.passed
-        return self.met and self.scarred and (self.passed or self.flooded)
+        return self.met and self.scarred and (self.passed or self.scarring)
 
     @property
     def aftermath_scene(self) -> SceneName:
         assert self.outcome is not None
-        if self.flooded and self.stage.scar is not None:
+        if self.scarring:
             return "scar"
         return _AFTERMATH.get(self.outcome.verdict.word, "undecided")
 
@@ -177,7 +181,7 @@ class Attempt:
         if outcome.guess is not None and outcome.guess.truth is not None:
             self.scored = False
         self.met = self.met or self.passed
-        self.scarred = self.scarred or self.flooded
+        self.scarred = self.scarred or self.scarring
         self.move("verdict")
 
     def tell(self, told: Told) -> None:

@@ -84,6 +84,8 @@ def spec_of(stage: Stage, positions: dict[str, Value], seed: int) -> TrialSpec:
         reference=dict(stage.reference),
         seed=seed,
         bounds=stage.goals,
+        probes=stage.probes,
+        ladder=stage.ladder,
     )
     return replace(spec, repeats=HOLD_REPEATS) if stage.trial == "hold" else spec
 

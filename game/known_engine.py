@@ -18,7 +18,8 @@ from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
 from engine.paths import cache_home
 
-VERSION = 1
+VERSION = 2
+"""2: capabilities tell which forms of few bits the machine has."""
 
 
 class KnownEngine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

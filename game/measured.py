@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
-from engine.messages import Account, AnyEvent, Pages, Progress, Step, TrialDone
+from engine.messages import Account, AnyEvent, Pages, Pressed, Progress, Step, TrialDone
+from engine.quantised import Histogram, LayerError, Quantised
 from engine.trial import Flood, Ledger, LoadSample, RunSample, TrialResult
 
 BuildName = Literal["reference", "candidate"]
@@ -36,12 +37,27 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Pressing:
+    """A build's weights on the press: `done` matrices of `total`, `error` the one just done.
+
+    `errors` are those told so far, in order; `histogram` is the newest. Of a finished trial
+    `error` is None and the histogram that of the matrix that came out worst.
+    """
+
+    done: int
+    total: int
+    error: LayerError | None
+    errors: tuple[LayerError, ...]
+    histogram: Histogram | None
+
+
+@dataclass(frozen=True)
 class Measured:
     """`now` is the build on the clock, `phase` what it does; None between timed parts.
 
     By build: `accounts` are the latest memory accounts and `crests` those in which most was held;
     `pages` the latest page maps, `fresh` the blocks copied on write since the map before. `flood`
-    is there once the budget broke.
+    is there once the budget broke; `presses` are how weights were quantised.
     """
 
     reference: Rates = Rates()
@@ -56,6 +72,7 @@ class Measured:
     pages: Mapping[BuildName, Pages] = field(default_factory=dict)
     fresh: Mapping[BuildName, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     flood: Flood | None = None
+    presses: Mapping[BuildName, Pressing] = field(default_factory=dict)
 
     def rates(self, build: BuildName) -> Rates:
         return self.reference if build == "reference" else self.candidate
@@ -93,6 +110,8 @@ def hear(known: Measured, event: AnyEvent) -> Measured:
             return _hear_account(known, event)
         case Pages():
             return _hear_pages(known, event)
+        case Pressed():
+            return _hear_pressed(known, event)
         case TrialDone():
             return settled(event.result)
         case _:
@@ -124,9 +143,32 @@ def _hear_pages(known: Measured, event: Pages) -> Measured:
     )
 
 
+def _hear_pressed(known: Measured, event: Pressed) -> Measured:
+    """A build that begins again (another method's trial, say) is pressed from nothing."""
+    before = known.presses.get(event.build)
+    if before is not None and event.done <= before.done:
+        before = None
+    pressing = Pressing(
+        done=event.done,
+        total=event.total,
+        error=event.error,
+        errors=(*(before.errors if before is not None else ()), event.error),
+        histogram=event.histogram or (before.histogram if before is not None else None),
+    )
+    return replace(known, presses={**known.presses, event.build: pressing})
+
+
+def _pressed(quantised: Quantised | None) -> dict[BuildName, Pressing]:
+    if quantised is None:
+        return {}
+    errors = quantised.errors
+    return {"candidate": Pressing(len(errors), len(errors), None, errors, quantised.histogram)}
+
+
 def settled(result: TrialResult) -> Measured:
     """A finished trial: the medians of its runs (a timeline knows one build, a paired trial both),
-    the candidate's account when most was held, and the flood where the budget broke."""
+    the candidate's account when most was held, how its weights were pressed, and the flood where
+    the budget broke."""
     references = [pair.reference for pair in result.pairs]
     candidates = [pair.candidate for pair in result.pairs] or list(result.singles)
     ledger = result.flood.ledger if result.flood is not None else result.ledger
@@ -137,6 +179,7 @@ def settled(result: TrialResult) -> Measured:
         accounts=accounts,
         crests=accounts,
         flood=result.flood,
+        presses=_pressed(result.quantised),
     )
 
 

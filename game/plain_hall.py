@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.fit import weight_elements
 from engine.knobs import KNOBS
 from engine.messages import Account, AnyEvent, Progress
 from game.commands.trial_report import verdict_lines
@@ -10,10 +11,13 @@ from game.plain_voice import Voice
 from game.rules.guess import dial_unit
 from game.session import Session
 from game.visit import Visit
+from game.widgets.figures import plain_number
 from game.wording import figure
 from story.facts import quote
 from story.schema import Line, SceneName
 
+_DESCENDING = {"flood": "plain.descending", "cliff": "report.weights.descending"}
+"""What is asked of a player whose hall still lacks its scar, by that scar."""
 _UNITS = {"x": "plain.unit.times", "MB": "plain.unit.mb", "%": "plain.unit.percent"}
 
 
@@ -136,7 +140,7 @@ class PlainHall:
             bound = f"{goal.op} {figure(goal.metric, goal.bound)}"
             self.voice.tell(f"{say('metric.' + goal.metric)} {bound}", indent="  ")
         if self.attempt.descending:
-            self.voice.say("plain.descending")
+            self.voice.say(_DESCENDING[stage.scar or "flood"])
         self._show_price()
         trouble = self.session.check(stage.id, build)
         if isinstance(trouble, str):
@@ -148,6 +152,11 @@ class PlainHall:
         if price is None:
             return
         self.voice.say("plain.price", memory=f"{price.total / 1e6:.0f}")
+        model = self.session.model_config
+        if model is not None and "weights.bits" in self.stage.knobs:
+            bits = 8 * price.weights / weight_elements(model)
+            share = plain_number(100 * bits / 16)
+            self.voice.say("report.weights.price", share=share, bits=plain_number(bits))
         if price.vessel is None:
             return
         plan = price.plan

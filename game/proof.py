@@ -22,13 +22,16 @@ RunBuild = Callable[[Build], Awaitable[tuple[Verdict, float]]]
 
 MARGIN_FLOOR = 0.03
 MARGIN_NOISE = 1.5
+_LEAVING = {"flood": "broke the budget", "cliff": "fell over it"}
+"""What a build must do to leave the scar that a hall demands."""
 COUNTED = frozenset({"memory_use", "reference_use", "prefix_hit_rate", "recomputed_share"})
 """Metrics that vary from load to load and never with the clock: noise cannot move them."""
 
 
 class Trial(msgspec.Struct, frozen=True):
     """One build of the sweep. `margin` is the least |log(measured / bound)| over its timed goals;
-    `flooded` tells a build that broke the memory budget."""
+    `flooded` tells a build that broke the memory budget, `fallen` one whose model lost its meaning.
+    """
 
     build: Build
     expected: Expected
@@ -37,6 +40,11 @@ class Trial(msgspec.Struct, frozen=True):
     margin: float
     margin_needed: float
     flooded: bool = False
+    fallen: bool = False
+
+    def left(self, scar: str) -> bool:
+        """Did it fail as a hall demands that demands this scar?"""
+        return self.fallen if scar == "cliff" else self.flooded
 
     @property
     def kept(self) -> bool:
@@ -100,7 +108,16 @@ async def prove(stage: Stage, run: RunBuild) -> Proof:
         needed = max(MARGIN_FLOOR, MARGIN_NOISE * noise)
         near = margin(verdict.goals)
         trials.append(
-            Trial(build, expected, verdict.word, verdict.goals, near, needed, verdict.flooded)
+            Trial(
+                build=build,
+                expected=expected,
+                word=verdict.word,
+                goals=verdict.goals,
+                margin=near,
+                margin_needed=needed,
+                flooded=verdict.flooded,
+                fallen=verdict.fallen,
+            )
         )
     return Proof(stage.id, tuple(trials), tuple(findings(stage, trials)))
 
@@ -119,9 +136,10 @@ def findings(stage: Stage, trials: list[Trial]) -> Iterable[str]:
     winners = [trial for trial in trials if trial.expected == "win" and trial.word == "pass"]
     if stage.goals and len(winners) < 2:
         yield f"{stage.id}: two different builds must pass; {len(winners)} did"
-    if stage.scar is not None and not any(trial.flooded for trial in trials):
+    scar = stage.scar
+    if scar is not None and not any(trial.left(scar) for trial in trials):
         yield (
-            f"{stage.id}: the hall demands a {stage.scar}, and no build broke the budget; "
+            f"{stage.id}: the hall demands a {scar}, and no build {_LEAVING[scar]}; "
             "name one that does among the proof's losers"
         )
 

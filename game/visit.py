@@ -9,6 +9,7 @@ from engine.trial import TrialResult
 from game.attempt import Attempt, hints_on_record, truth_was_shown
 from game.rules.facts import trial_facts
 from game.rules.progress import counts
+from game.rules.weight_facts import answer_facts
 from game.trial_record import result_of, verdict_of
 from story.facts import FactValue, tell
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 _OF_NOW = frozenset(
     {"player", "debt", "debt_before", "debt_change", "attempts", "hints_taken", "met", "scar",
-     "floods", "flooded"}
+     "floods", "flooded", "falls", "fallen"}
 )  # fmt: skip
 """Facts that a trial of earlier does not tell better than the one just judged."""
+_WORDS = frozenset({"answers", "same_answers", "asked", "full_answer", "babble"})
+"""Facts of what was said side by side."""
 
 
 class Visit:
@@ -61,14 +64,24 @@ class Visit:
             known["guess_word"] = self.guess_word(attempt.guess)
         if attempt.outcome is not None:
             known |= attempt.outcome.facts
-        if attempt.room == "insight" and attempt.flooded:
+        if attempt.room == "insight" and attempt.scarring:
             won = self._won()
             known |= {name: value for name, value in won.items() if name not in _OF_NOW}
+        if attempt.room == "insight" and attempt.stage.scar == "cliff":
+            known = {name: value for name, value in known.items() if name not in _WORDS}
+            known |= self._babble()
         return known
 
+    def _babble(self) -> Mapping[str, FactValue]:
+        """What the build said that left this hall's scar: the babble that is kept."""
+        scar = self.session.standing().halls[self.attempt.stage.id].scar
+        record = next((one for one in self.session.records() if one.digest == scar), None)
+        result = result_of(record) if record is not None else None
+        return answer_facts(result.quality) if result is not None and result.quality else {}
+
     def _won(self) -> Mapping[str, FactValue]:
-        """The facts of the latest trial that met this hall's goals: an insight that a flood opens
-        is drawn from the run that held, with the flood's own figures beside it."""
+        """The facts of the latest trial that met this hall's goals: an insight that the scar's
+        own trial opens is drawn from the run that held, with what broke beside it."""
         for outcome in reversed(self.attempt.outcomes):
             if outcome.verdict.word == "pass":
                 return outcome.facts

@@ -37,6 +37,9 @@ def _of_runs(name: str, doc: str) -> Fact:
 
 
 _BOUNDS = ("bandwidth", "compute", "launch overhead", "capacity", "quality", "none")
+_WIDTHS = ("full", "8", "4", "3", "2")
+_RUNGS = ("8", "4", "3", "2", "none")
+_METHODS = ("rtn", "gptq", "awq", "smoothquant", "qat")
 TABLE = (
     Fact("player", "text", "always", "the profile's name"),
     Fact("debt", "number", "always", "latency debt now (after this trial, once it is judged)"),
@@ -137,6 +140,45 @@ TABLE = (
     _of_runs("most_running", "most requests at once in the build"),
     _of_runs("reference_running", "most requests at once in the reference"),
     _of_runs("waste_tokens", "mean empty slots a running request of the build"),
+    # Weights in fewer bits: what the build asks for, what came of it.
+    Fact("weight_bits", "text", "always", "width the layers' weights are kept in", _WIDTHS),
+    Fact("method", "text", "always", "how weights are quantised", _METHODS),
+    Fact("group", "text", "always", "weights that share a scale: a number, auto or row"),
+    Fact("symmetric", "text", "always", "grids with their middle at zero", ("on", "off")),
+    Fact("calibration", "number", "always", "tokens that the methods may read beforehand"),
+    Fact("crossover", "number", "always", "rows above which weights are made dense; 0: never"),
+    Fact("attention_bits", "text", "always", "width of q, k, v and o", ("same", *_WIDTHS)),
+    Fact("mlp_bits", "text", "always", "width of gate, up and down", ("same", *_WIDTHS)),
+    Fact("embedding_bits", "text", "always", "width of embedding and head", ("auto", *_WIDTHS)),
+    Fact("edge_bits", "text", "always", "width of the first and last layers", ("same", *_WIDTHS)),
+    Fact("cliff_kl", "number", "always", "KL from which a build counts as fallen, nats a token"),
+    Fact("falls", "number", "always", "falls of this hall on record, this one included"),
+    Fact("sixteen_mb", "number", "machine", "the weights in 16 bits, 10^6 bytes"),
+    Fact("share_percent", "number", "machine", "this build's weights by formula, percent of that"),
+    _of_runs("weight_share_percent", "bytes the weights held, percent of 16-bit"),
+    _of_runs("average_bits", "bits a weight held in the mean, scales and zeros included"),
+    _of_runs("four_bit_gain", "TPOT of the reference over a four-bit build's"),
+    _of_runs("pressed_seconds", "time quantising took; 0 where the weights came from disk"),
+    _of_runs("changed_layers", "layers the method changed beyond rounding to nearest"),
+    _of_runs("layers", "layers of the model"),
+    Fact("calibration_short", "bool", "trial", "fewer tokens were read than a layer is wide"),
+    _of_runs("worst_layer", "layer with the largest error, counted from 1"),
+    Fact("worst_matrix", "text", "trial", "its matrix", ("qkv", "o", "gate_up", "down"), of="runs"),
+    _of_runs("worst_error_percent", "its error, percent of what it should give"),
+    _of_runs("probes_known", "questions that the full model answers right"),
+    _of_runs("probes_right", "of these, the ones the build answered right"),
+    _of_runs("probes_percent", "their share, percent"),
+    _of_runs("same_answers", "answers that are the full model's, token for token"),
+    _of_runs("answers", "answers laid side by side"),
+    Fact("fallen", "bool", "trial", "the build's model has lost its meaning: KL at the cliff"),
+    Fact("breaking_bits", "text", "trial", "widest width at which rounding falls", _RUNGS),
+    _of_runs("rung8_kl", "KL of rounding the whole model to 8 bits"),
+    _of_runs("rung4_kl", "KL of rounding the whole model to 4 bits"),
+    _of_runs("rung3_kl", "KL of rounding the whole model to 3 bits"),
+    _of_runs("rung2_kl", "KL of rounding the whole model to 2 bits"),
+    Fact("asked", "text", "trial", "a question both models were asked", of="runs"),
+    Fact("full_answer", "text", "trial", "what the full model said to it", of="runs"),
+    Fact("babble", "text", "trial", "what the build said to it", of="runs"),
     # Derived here from the facts above, wherever those are had.
     Fact("weight_bytes", "number", "always", "bytes a weight takes at the build's precision"),
     Fact(

@@ -186,7 +186,7 @@ def _unknown_here(
     if scene in _BEFORE and fact.known not in _BEFORE[scene]:
         yield where, "too-early", f"{fact.name!r} is not known yet in {scene!r}"
     elif (fact.of == "flood" and not _may_flood(room, scene)) or (
-        fact.of == "runs" and scene == "scar"
+        fact.of == "runs" and scene == "scar" and room.stage.scar == "flood"
     ):
         kind = "broke the memory budget" if fact.of == "flood" else "ran to its end"
         fault = f"{fact.name!r} is known of a trial that {kind}; {scene!r} never follows one"
@@ -194,9 +194,9 @@ def _unknown_here(
 
 
 def _may_flood(room: Room, scene: SceneName) -> bool:
-    """The insight of a hall with a scar may follow the flood itself; without one a flood has only
-    failed."""
-    return scene in (("scar", "insight") if room.stage.scar is not None else ("failed",))
+    """The insight of a hall that demands a flood may follow the flood itself; elsewhere a flood has
+    only failed."""
+    return scene in (("scar", "insight") if room.stage.scar == "flood" else ("failed",))
 
 
 def _condition(
@@ -241,7 +241,9 @@ def _given(room: Room, scene: SceneName) -> dict[str, FactValue]:
     """Facts that have one value whenever this scene is told."""
     given: dict[str, FactValue] = {}
     if scene in ("passed", "undecided", *_OF_A_SCAR) or not _may_flood(room, scene):
-        given["flooded"] = scene == "scar"
+        given["flooded"] = scene == "scar" and room.stage.scar == "flood"
+    if room.stage.scar == "cliff" and scene in ("failed", *_OF_A_SCAR):
+        given["fallen"] = scene == "scar"
     if scene in ("passed", "descent", "insight"):
         given["met"] = True
     if scene in _OF_A_SCAR:

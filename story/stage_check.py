@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from engine.knobs import KNOBS, KnobError, Value, nearest_name
 from engine.metrics import METRICS
 from engine.trial import TrialKind
+from engine.weight_format import WIDTHS
 from story.schema import Stage
 from story.yaml_reader import Document, Step
 
@@ -19,6 +20,7 @@ _ONLY_IN: Mapping[str, tuple[TrialKind, ...]] = {
     "decode_throughput": _ONE_BATCH,
     "prefill_throughput": _ONE_BATCH,
     "decode_cost_ratio": _ONE_BATCH,
+    "four_bit_gain": ("paired",),
     **dict.fromkeys(
         ("throughput_ratio", "throughput", "memory_use", "reference_use", "prefix_hit_rate",
          "queueing", "recomputed_share"),
@@ -26,6 +28,11 @@ _ONLY_IN: Mapping[str, tuple[TrialKind, ...]] = {
     ),
 }  # fmt: skip
 """Metrics that not every kind of trial measures, and the kinds that do."""
+
+_SCORED: tuple[TrialKind, ...] = ("timeline", "paired")
+"""Kinds whose build always runs to its end, so that it is always asked and the ladder measured."""
+_UNBROKEN = "none"
+"""The choice that no width of the ladder breaks."""
 
 
 def check_stage(document: Document, stage: Stage) -> None:
@@ -35,9 +42,11 @@ def check_stage(document: Document, stage: Stage) -> None:
     if not stage.open:
         _check_closed(document)
         return
+    _check_ladder(document, stage)
     _check_guess(document, stage)
     _check_names(document, stage)
     _check_scar(document, stage)
+    _check_probes(document, stage)
     for name in ("build", "reference", "hint_build"):
         _check_build(document, (name,), getattr(stage, name), KNOBS)
     for index, knob in enumerate(stage.hint_build):
@@ -62,12 +71,19 @@ def _check_guess(document: Document, stage: Stage) -> None:
         raise document.error((), "an open hall asks for a guess; write `guess:`")
     _check_measured(document, ("guess", "metric"), guess.metric, stage.trial)
     word = METRICS[guess.metric].kind == "word"
+    if guess.metric == "breaking_bits" and not stage.ladder:
+        raise document.error(("guess", "metric"), "the breaking width needs rungs; write `ladder:`")
     if guess.kind == "choice":
         if not word:
             fault = f"{guess.metric!r} is a number; a choice needs a metric that is a word"
             raise document.error(("guess", "metric"), fault)
         if len(set(guess.choices)) != len(guess.choices) or len(guess.choices) < 2:
             raise document.error(("guess", "choices"), "two or more choices, each once")
+        legal = (*map(str, stage.ladder), _UNBROKEN)
+        foreign = [one for one in guess.choices if one not in legal]
+        if guess.metric == "breaking_bits" and foreign:
+            fault = f"{foreign[0]!r} is no rung of the ladder; legal: {', '.join(legal)}"
+            raise document.error(("guess", "choices"), fault)
         return
     if word:
         fault = f"{guess.metric!r} is a word; a dial needs a metric that is a number"
@@ -83,12 +99,55 @@ def _check_scar(document: Document, stage: Stage) -> None:
     """A scar that no build can leave would close the mountain for ever."""
     if stage.scar is None:
         return
+    if stage.scar == "cliff":
+        _check_cliff(document, stage)
+        return
     if not stage.build.get("memory.budget"):
         fault = f"a scar of {stage.scar!r} needs a budget that can break; set memory.budget"
         raise document.error(("scar",), fault)
     if stage.build.get("memory.overflow") != "break":
         fault = f"a scar of {stage.scar!r} needs memory.overflow: break; otherwise requests wait"
         raise document.error(("scar",), fault)
+
+
+def _check_cliff(document: Document, stage: Stage) -> None:
+    if "weights.bits" not in stage.knobs:
+        fault = "a scar of 'cliff' needs weights that can lose bits; offer weights.bits"
+        raise document.error(("scar",), fault)
+    if not any(goal.metric == "kl" for goal in stage.goals):
+        fault = "a scar of 'cliff' needs a goal that a fall breaks; bound kl"
+        raise document.error(("scar",), fault)
+
+
+def _check_ladder(document: Document, stage: Stage) -> None:
+    if not stage.ladder:
+        return
+    foreign = [bits for bits in stage.ladder if bits not in WIDTHS]
+    if foreign:
+        legal = ", ".join(map(str, WIDTHS))
+        raise document.error(("ladder",), f"no rung has {foreign[0]} bits; legal: {legal}")
+    if list(stage.ladder) != sorted(set(stage.ladder), reverse=True):
+        raise document.error(
+            ("ladder",), "the ladder leads down: each width once, the widest first"
+        )
+    _check_scored(document, "ladder", stage.trial)
+
+
+def _check_probes(document: Document, stage: Stage) -> None:
+    if stage.probes:
+        _check_scored(document, "probes", stage.trial)
+        return
+    for part in ("goals", "crowns"):
+        for index, one in enumerate(getattr(stage, part)):
+            if one.metric == "probes_right":
+                fault = "nobody is asked in this hall; write `probes: true`"
+                raise document.error((part, index, "metric"), fault)
+
+
+def _check_scored(document: Document, key: str, trial: TrialKind) -> None:
+    if trial not in _SCORED:
+        fault = f"{key!r} needs a trial that runs to its end: {', '.join(_SCORED)}; not {trial!r}"
+        raise document.error((key,), fault)
 
 
 def _check_names(document: Document, stage: Stage) -> None:

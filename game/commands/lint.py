@@ -37,7 +37,7 @@ def command(
 
     The words are checked first; then the stage's builds are run: the default must lose, two
     different builds must win, and each by a margin above this machine's noise. In a hall that
-    demands a scar, a build must break the memory budget.
+    demands a scar, a build must leave it: break the memory budget, or fall over the cliff.
     Exit status: 0 all holds, 1 something does not.
     """
     from game.session import Session
@@ -117,7 +117,8 @@ def show(faults: list[str], proofs: tuple[Proof, ...], stages: tuple[Stage, ...]
                 f"{goal.metric} {goal.measured:.3g} ({goal.op} {goal.bound:g})"
                 for goal in trial.goals
             )
-            word = f"{trial.word}, flooded" if trial.flooded else trial.word
+            how = "flooded" if trial.flooded else "fallen" if trial.fallen else ""
+            word = f"{trial.word}, {how}" if how else trial.word
             click.echo(f"  {word:<13} {show_build(trial.build)}  {goals}")
         for finding in proof.findings:
             click.echo(f"  ! {finding}")

@@ -62,7 +62,7 @@ def command(profile: str | None, lang: Language | None, as_json: bool) -> int:
 
 
 def _scar(scar: dict[str, str | None]) -> str:
-    """`left` once a record broke the budget, `to come` where the hall demands that; else `-`."""
+    """`left` once a record failed as the hall demands, `to come` where none did yet; else `-`."""
     if scar["record"] is not None:
         return "left"
     return "to come" if scar["demanded"] else "-"

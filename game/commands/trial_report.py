@@ -16,6 +16,7 @@ from game.commands.memory_report import (
     memory_document,
     memory_lines,
 )
+from game.commands.weight_report import ladder_document, quantised_document, weight_lines
 from game.rules.verdict import GoalOutcome, Verdict
 from game.wording import bound_words, figure, remark_words
 
@@ -43,6 +44,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "flood": flood_document(result) if result else None,
         "load": load_document(result) if result else None,
         "quality": quality,
+        "quantised": quantised_document(result) if result else None,
+        "ladder": ladder_document(result) if result else [],
         "bound_by": verdict.bound_by,
         "bound_share": verdict.bound_share,
         "phase_bounds": verdict.phase_bounds,
@@ -81,7 +84,7 @@ def verdict_lines(session: Session, outcome: Outcome) -> Iterator[str]:
         yield "  " + remark_words(session.text, remark)
     for goal in verdict.goals:
         yield "  " + goal_line(session, goal, goal.metric in verdict.metrics)
-    for line in memory_lines(session, outcome):
+    for line in (*memory_lines(session, outcome), *weight_lines(session, outcome)):
         yield "  " + line
     if result is not None:
         yield from _measured_lines(session, verdict, result)

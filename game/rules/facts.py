@@ -27,6 +27,7 @@ from game.rules.memory_facts import (
 )
 from game.rules.standing import Standing
 from game.rules.verdict import Verdict
+from game.rules.weight_facts import asked_facts, floor_facts, made_facts, size_facts
 from saves.documents import GuessRecord
 from story.facts import FACTS, FactValue
 from story.schema import Stage, StageText
@@ -75,19 +76,25 @@ def stage_facts(
         "scar": hall is not None and hall.scar is not None,
         "met": hall is not None and hall.met,
         "floods": hall.floods if hall else 0,
+        "falls": hall.falls if hall else 0,
         "batch": int(_position("schedule.batch", positions)),
         "precision": precision,
         "prompt": int(_position("workload.prompt", positions)),
         "output": int(_position("workload.output", positions)),
         **build_facts(positions),
+        **asked_facts(positions),
     }
     if model is not None:
-        facts |= room_facts(build_config(positions), model)
+        config = build_config(positions)
+        facts |= room_facts(config, model, capabilities) | size_facts(config, model, capabilities)
     if capabilities is not None:
         facts["device"] = clean(capabilities.device_name, NAME_LIMIT, one_line=True)
     if model_name:
         facts["model"] = clean(model_name, NAME_LIMIT, one_line=True)
     _add_costs(facts, precision, model, machine)
+    if model is not None and machine is not None:
+        bandwidth = machine.ceilings.read_bytes_per_second
+        facts |= floor_facts(build_config(positions), model, bandwidth, capabilities)
     return _known(facts)
 
 
@@ -110,6 +117,7 @@ def trial_facts(
     broken = next((goal.metric for goal in verdict.goals if goal.holds is False), "")
     facts: dict[str, FactValue] = {
         "flooded": verdict.flooded,
+        "fallen": verdict.fallen,
         "debt_before": debt_before,
         "debt_change": debt_after - debt_before,
         "verdict": verdict.word,
@@ -131,7 +139,7 @@ def trial_facts(
             facts["guess_close"] = guess.factor <= close if dial else guess.factor == 1.0
             if dial:
                 facts["guess_factor"] = guess.factor
-    facts |= _measured(verdict.metrics)
+    facts |= _measured(verdict.metrics) | made_facts(result, verdict.metrics)
     if result is not None:
         facts |= _reference(result) | held_facts(result) | served_facts(result)
     return _known(facts)

@@ -15,6 +15,7 @@ from engine.intervals import Decision, decide
 from engine.metrics import METRICS, Evidence, noise_variation, point_estimates, samples
 from engine.trial import Bound, Fault, Op, TrialResult
 from game.rules.bounds import bound_by, longest_phase, phase_bounds, too_fast
+from game.rules.cliff import build_fell, ladder_words
 from game.rules.remarks import advice, percent, reasons
 from game.rules.verdict import GoalOutcome, Verdict, Word
 
@@ -49,6 +50,8 @@ def judge(
     bound, share = bound_by(phases, metrics, broken)
     if result.flood is not None:
         bound, share = "capacity", 0.0
+    elif word == "fail" and build_fell(result):
+        bound, share = "quality", 0.0
     won = _decide(result, evidence, crown_bounds) if word == "pass" else ()
     return Verdict(
         word=word,
@@ -57,21 +60,22 @@ def judge(
         bound_by=bound,
         bound_share=share,
         phase_bounds={phase: named for phase, (named, _) in phases.items()},
-        reasons=reasons(word, faults, decided, result.flood),
-        advice=advice(word, faults, bound, cv, broken, result.flood),
+        reasons=reasons(word, faults, decided, result),
+        advice=advice(word, faults, bound, cv, decided, result),
         crowns=tuple(
             crown[0] for crown, goal in zip(crowns, won, strict=False) if goal.holds is True
         ),
         pairs_used=len(result.pairs) + len(result.load_pairs),
         noise_cv=cv,
+        words=ladder_words(result),
     )
 
 
 def truth(seen: Verdict | TrialResult, metric: str) -> float | str:
-    """What was measured of `metric`, to score a guess by; a word for the bottleneck.
+    """What was measured of `metric`, to score a guess by; a word for those metrics that are words.
 
     The bottleneck is that of the whole request: what bound the phase that took most of its time,
-    whichever goal broke.
+    whichever goal broke. The breaking width is the ladder's, whatever became of the build.
 
     Raises:
         ValueError: the trial did not measure it.
@@ -81,6 +85,8 @@ def truth(seen: Verdict | TrialResult, metric: str) -> float | str:
         phase = longest_phase(verdict.metrics)
         if phase in verdict.phase_bounds:
             return verdict.phase_bounds[phase]
+    elif metric in verdict.words:
+        return verdict.words[metric]
     elif metric in verdict.metrics:
         return verdict.metrics[metric]
     known = ", ".join(METRICS)

@@ -27,7 +27,7 @@ from game.rules.standing import (
     Rank,
     Standing,
 )
-from game.rules.verdict import FLOODED
+from game.rules.verdict import FALLEN, FLOODED
 from saves.documents import GuessRecord, Record
 from story.schema import Stage
 
@@ -53,6 +53,8 @@ MIDDLE_CROWNS, LATE_CROWNS = 1 / 4, 2 / 3
 """Share of the open halls' crowns that those stages ask for."""
 SERVE_AXES = ("throughput", "memory_bytes", "kl")
 """What builds of a served load are compared on; elsewhere `pareto.AXES`."""
+SCARS: Mapping[str, str] = {"flood": FLOODED, "cliff": FALLEN}
+"""The scar a hall demands -> the reason that a failed trial must have to leave it."""
 
 
 def standing(
@@ -96,11 +98,21 @@ def counts(record: Record, stage: Stage) -> bool:
 
 
 def flooded(record: Record) -> bool:
-    """True where the record's trial broke its memory budget; a record may hold anything."""
+    """True where the record's trial broke its memory budget."""
+    return failed_as(FLOODED, record)
+
+
+def fell(record: Record) -> bool:
+    """True where the model of the record's trial lost its meaning."""
+    return failed_as(FALLEN, record)
+
+
+def failed_as(reason: str, record: Record) -> bool:
+    """Whether the record's trial failed, and for this reason; a record may hold anything."""
     reasons = record.verdict.get("reasons")
     if _word(record) != "fail" or not isinstance(reasons, list | tuple):
         return False
-    return any(isinstance(one, dict) and one.get("code") == FLOODED for one in reasons)
+    return any(isinstance(one, dict) and one.get("code") == reason for one in reasons)
 
 
 def guess_charge(guess: GuessRecord | None, stage: Stage) -> Charge | None:
@@ -134,6 +146,7 @@ class _Hall:
     met: bool = False
     scar: str | None = None
     floods: int = 0
+    falls: int = 0
     repaid: bool = False
     charged: set[float | str] = field(default_factory=set)
     crowns: set[str] = field(default_factory=set)
@@ -164,8 +177,10 @@ class _Hall:
         if (charge := self._charge_guess(record.guess)) is not None:
             charges.append(charge)
         if word == "fail":
-            if flooded(record):
-                self.floods += 1
+            self.floods += flooded(record)
+            self.falls += fell(record)
+            demanded = SCARS.get(self.stage.scar or "")
+            if demanded is not None and failed_as(demanded, record):
                 self.scar = self.scar or record.digest
             charges.append(Charge("trial_failed", FAILED_TRIAL))
             return tuple(charges), (), True
@@ -237,6 +252,7 @@ def _standing(debt: int, halls: Mapping[str, _Hall], stages: Sequence[Stage]) ->
             met=hall.met,
             scar=hall.scar,
             floods=hall.floods,
+            falls=hall.falls,
         )
     crowns = sum(len(hall.crowns) for hall in halls.values())
     return Standing(

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.intervals import Decision
 from engine.metrics import METRICS
-from engine.trial import Fault, Flood
+from engine.trial import Fault, Flood, TrialResult
+from game.rules.cliff import build_fell, over_the_cliff
 from game.rules.verdict import FLOODED, BoundBy, Remark, Word
+from game.rules.weight_advice import weight_advice
 
 NOISE_BANNER = 0.10
 
@@ -37,16 +39,20 @@ _ROOM_GOALS: Mapping[str, str] = {"live_tokens": "hold_more", "memory_use": "was
 
 
 def reasons(
-    word: Word, faults: Sequence[Fault], decided: Sequence[Decision], flood: Flood | None
+    word: Word, faults: Sequence[Fault], decided: Sequence[Decision], result: TrialResult
 ) -> tuple[Remark, ...]:
+    """A build that fell says so first, and which goals it broke after."""
     if word == "invalid":
         return tuple(Remark(fault.code, fault.details) for fault in faults)
-    if flood is not None:
-        return (flooded(flood),)
+    if result.flood is not None:
+        return (flooded(result.flood),)
     if word == "pass":
         return (Remark("all_hold" if decided else "nothing_to_fail"),)
+    fallen: tuple[Remark, ...] = ()
+    if word == "fail" and build_fell(result) and result.quality is not None:
+        fallen = (over_the_cliff(result.quality),)
     broken = tuple(_remark("goal_broken", goal) for goal in decided if goal.holds is False)
-    return broken + tuple(_open(goal) for goal in decided if goal.holds is None)
+    return fallen + broken + tuple(_open(goal) for goal in decided if goal.holds is None)
 
 
 def flooded(flood: Flood) -> Remark:
@@ -71,10 +77,14 @@ def advice(
     faults: Iterable[Fault],
     bound_by: BoundBy,
     cv: float,
-    broken: Decision | None = None,
-    flood: Flood | None = None,
+    decided: Sequence[Decision],
+    result: TrialResult,
 ) -> tuple[Remark, ...]:
-    """What to do next, in the order to try it; nothing twice."""
+    """What to do next, in the order to try it; nothing twice.
+
+    What can be said of the weights is said of every goal they broke; otherwise the first broken
+    goal and what bound the run name one lever.
+    """
     codes: dict[str, Remark] = {}
     if word == "invalid":
         for fault in faults:
@@ -86,11 +96,14 @@ def advice(
         codes["widen_margin"] = Remark("widen_margin")
         codes["nothing_lost"] = Remark("nothing_lost")
     elif word == "fail":
+        broken = [goal.metric for goal in decided if goal.holds is False]
+        named = weight_advice(broken, result) if result.flood is None else ()
         code = LEVERS.get(bound_by, "")
-        if flood is None and broken is not None:
-            code = _ROOM_GOALS.get(broken.metric, code)
-        if code:
-            codes[code] = Remark(code)
+        if result.flood is None and broken:
+            code = _ROOM_GOALS.get(broken[0], code)
+        for one in named or (code,):
+            if one:
+                codes[one] = Remark(one)
     if word != "invalid" and cv > NOISE_BANNER:
         codes["noisy_machine"] = Remark("noisy_machine", {"cv": percent(cv)})
     return tuple(codes.values())

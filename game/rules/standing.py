@@ -59,8 +59,9 @@ class HallStanding(_Value, frozen=True):
     a seal; `debt` is what this hall added to the ledger (negative where it repaid); `last` is the
     digest of its latest record and `last_word` that record's verdict; `guess` the guess last
     scored here. `met` is true once its goals were met under a seal, which passes a hall unless it
-    demands a scar; `scar` is the digest of the first record that broke its memory budget, of
-    `floods` in all.
+    demands a scar; `scar` is the digest of the first record that failed as the hall demands.
+    `floods` counts the records that broke their memory budget, `falls` those whose model lost its
+    meaning.
     """
 
     stage: str
@@ -76,6 +77,7 @@ class HallStanding(_Value, frozen=True):
     met: bool = False
     scar: str | None = None
     floods: int = 0
+    falls: int = 0
 
 
 class Standing(_Value, frozen=True):

@@ -10,6 +10,8 @@ Word = Literal["pass", "fail", "inconclusive", "invalid"]
 BoundBy = Literal["bandwidth", "compute", "launch overhead", "capacity", "quality", "none"]
 FLOODED = "flooded"
 """The reason of a trial that broke its memory budget."""
+FALLEN = "over_the_cliff"
+"""The reason of a trial whose quantised model lost its meaning."""
 EXIT_CODE: dict[Word, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "invalid": 4}
 
 
@@ -36,7 +38,8 @@ class Remark(_Value, frozen=True):
 
 
 class Verdict(_Value, frozen=True):
-    """`metrics` are point estimates by name (engine.metrics.METRICS); `bottleneck` of the run."""
+    """`metrics` are point estimates by name (engine.metrics.METRICS); `words` those metrics that
+    are words and not derived from the rest, by name."""
 
     word: Word
     goals: tuple[GoalOutcome, ...]
@@ -49,8 +52,18 @@ class Verdict(_Value, frozen=True):
     crowns: tuple[str, ...]
     pairs_used: int
     noise_cv: float
+    words: dict[str, str] = {}
 
     @property
     def flooded(self) -> bool:
         """True where the memory budget broke."""
-        return any(reason.code == FLOODED for reason in self.reasons)
+        return self.failed_as(FLOODED)
+
+    @property
+    def fallen(self) -> bool:
+        """True where the quantised model lost its meaning."""
+        return self.failed_as(FALLEN)
+
+    def failed_as(self, code: str) -> bool:
+        """Whether this reason is among those of a failure."""
+        return any(reason.code == code for reason in self.reasons)

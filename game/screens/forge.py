@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,17 +12,19 @@ from textual.containers import Horizontal, Vertical
 
 from engine.clean import clean
 from engine.knobs import KNOBS, Value
-from game.roof_points import points_at_floor, points_measured, roof
-from game.screens.forge_price import draw_price
-from game.screens.goal_words import goal_figure, goal_rows
+from engine.resolve import Resolved
+from game.screens.forge_goals import forge_goals
+from game.screens.forge_knobs import FEW_KNOBS, knob_rows, ladder_with
+from game.screens.forge_notes import forge_notes, note_lines
+from game.screens.forge_price import draw_price, draw_weights
+from game.screens.forge_roof import forge_roof
 from game.screens.hall_screen import InHallScreen
 from game.screens.trial_log import record_lines
 from game.widgets.cells import pad, pad_left
 from game.widgets.drawn import Picture
 from game.widgets.hall_piece import Frame
 from game.widgets.ink import Line, Run
-from game.widgets.knob_row import KnobRow, Stop, draw_knob
-from game.widgets.roof import RoofWords, draw_roof
+from game.widgets.knob_row import KnobRow, Stop, draw_knob, draw_knob_line
 from game.widgets.typesetting import paragraph
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 _PAST_ROWS = 12
 _WIDE_COLUMNS, _TALL_ROWS, _SIDE_COLUMNS = 100, 34, 150
 _FULL_ROWS = 32
-"""Below it a hall with a vessel tells each phase's least time and leaves its limits away."""
+"""Below it a hall with a vessel, or with many knobs, tells each phase's least time and leaves its
+limits away."""
+_NOTE_ROWS = 3
 
 
 class ForgeScreen(InHallScreen):
@@ -58,7 +60,12 @@ class ForgeScreen(InHallScreen):
     ForgeScreen #roof { height: 1fr; padding: 0 2; margin-top: 1; display: none; }
     ForgeScreen HallPiece { height: 1fr; margin-top: 1; display: none; }
     ForgeScreen.-roomy #roof, ForgeScreen.-roomy HallPiece { display: block; }
+    ForgeScreen #notes { padding: 0 2; height: auto; display: none; }
+    ForgeScreen.-weights #notes { display: block; margin-top: 1; }
     ForgeScreen.-short #bench, ForgeScreen.-short #message { margin-top: 0; }
+    ForgeScreen.-close #bench, ForgeScreen.-close #message, ForgeScreen.-close #notes {
+        margin-top: 0;
+    }
     ForgeScreen #past { width: 1fr; padding: 0 2; display: none; }
     ForgeScreen.-wide #past { display: block; }
     """
@@ -80,14 +87,7 @@ class ForgeScreen(InHallScreen):
     @property
     def ladder_of(self) -> dict[str, tuple[Value, ...]]:
         """Each knob's stops; a position off the ladder (a hint's) has a stop of its own."""
-        found: dict[str, tuple[Value, ...]] = {}
-        for name in self.stage.knobs:
-            ladder: tuple[Value, ...] = tuple(KNOBS[name].domain.ladder)
-            value = self._value(name)
-            if value not in ladder:
-                ladder = _with_stop(ladder, value)
-            found[name] = ladder
-        return found
+        return {name: ladder_with(name, self._value(name)) for name in self.stage.knobs}
 
     def _value(self, name: str) -> Value:
         return self.attempt.build.get(name, KNOBS[name].default)
@@ -100,6 +100,7 @@ class ForgeScreen(InHallScreen):
             with Vertical(id="right"):
                 yield Picture(self._draw_price, id="price")
             yield Picture(self._draw_past, id="past")
+        yield Picture(self._draw_notes, id="notes")
         yield Picture(self._draw_goals, id="goals")
         yield Picture(self._draw_message, id="message")
         if self._has_vessel:
@@ -128,7 +129,9 @@ class ForgeScreen(InHallScreen):
             "-roomy",
         )
         self.set_class(size.width >= _SIDE_COLUMNS, "-wide")
-        for name in ("knobs", "price", "past", "goals", "message"):
+        self.set_class(self._has_weights, "-weights")
+        self.set_class(self._many and size.height < _FULL_ROWS, "-close")
+        for name in ("knobs", "price", "past", "notes", "goals", "message"):
             self.query_one(f"#{name}", Picture).refresh(layout=True)
         if self.has_class("-roomy") and not self._has_vessel:
             self.query_one("#roof", Picture).show(self._draw_roof)
@@ -157,11 +160,28 @@ class ForgeScreen(InHallScreen):
 
     def _draw_knobs(self, width: int, rows: int, plain: bool) -> list[Line]:
         lines: list[Line] = []
+        names = max((cell_len(self.say(f"knob.{name}")) for name in self.stage.knobs), default=0)
         for number, name in enumerate(self.stage.knobs):
-            if number and not self.short:
+            if number and self._knob_rows == 3:
                 lines.append(())
-            lines += draw_knob(self._row(number, name), width)
+            row = self._row(number, name)
+            lines += (
+                draw_knob_line(row, names, width) if self._knob_rows == 1 else draw_knob(row, width)
+            )
         return lines
+
+    @property
+    def _knob_rows(self) -> int:
+        return knob_rows(len(self.stage.knobs), self.app.size.height, self.short)
+
+    @property
+    def _many(self) -> bool:
+        return len(self.stage.knobs) > FEW_KNOBS
+
+    @property
+    def _has_weights(self) -> bool:
+        """In a hall whose knobs are the weights' widths the price says what becomes of them."""
+        return any(name.startswith("weights.") for name in self.stage.knobs)
 
     def _row(self, number: int, name: str) -> KnobRow:
         ladder = self.ladder_of[name]
@@ -188,7 +208,8 @@ class ForgeScreen(InHallScreen):
             key = "forge.price.illegal" if self.illegal else "forge.price.unknown"
             return paragraph(self.say(key), width, "dim")
         machine = self.session.machine
-        return draw_price(
+        low = self.app.size.height < _FULL_ROWS
+        lines = draw_price(
             self.say,
             self.stage,
             price,
@@ -196,8 +217,26 @@ class ForgeScreen(InHallScreen):
             machine.ceilings if machine is not None else None,
             width,
             plain,
-            brief=self.short or (price.vessel is not None and self.app.size.height < _FULL_ROWS),
+            brief=self.short or (low and (price.vessel is not None or self._many)),
         )
+        model, outcome = self.session.model_config, self.attempt.outcome
+        if self._has_weights and model is not None:
+            last = outcome.result if outcome is not None else None
+            lines += draw_weights(self.say, price, model, last, width)
+        return lines
+
+    def _draw_notes(self, width: int, rows: int, plain: bool) -> list[Line]:
+        checked, model = self.session.check(self.stage.id, self.attempt.build), None
+        if self._has_weights and isinstance(checked, Resolved):
+            model = self.session.model_config
+        machine = self.session.capabilities
+        if model is None or machine is None or not isinstance(checked, Resolved):
+            return []
+        forms = machine.low_bit_forms.get(checked.config.run.precision, ())
+        knob = self.stage.knobs[self.cursor]
+        notes = forge_notes(self.say, checked.config, model, forms, knob)
+        most = _NOTE_ROWS if self.app.size.height < _FULL_ROWS else 2 * _NOTE_ROWS
+        return note_lines(notes, width, most)
 
     def _reference_bytes(self) -> float:
         reference = {
@@ -207,31 +246,10 @@ class ForgeScreen(InHallScreen):
         return float(price.total) if price is not None else 0.0
 
     def _draw_goals(self, width: int, rows: int, plain: bool) -> list[Line]:
-        if not self.stage.goals:
-            return paragraph(self.say("forge.no_goals"), width, "dim")
         outcome = self.attempt.outcome
-        asked = paragraph(self.say("forge.descent"), width, "danger")
-        if outcome is not None and outcome.verdict.goals:
-            last = paragraph(self.say("forge.goals.last"), width, "dim")
-            return [
-                *(asked if self.attempt.descending else last),
-                *goal_rows(self.say, outcome.verdict, width, plain),
-            ]
-        head = "forge.goals" if self._against_reference else "forge.goals.counted"
-        lines: list[Line] = paragraph(self.say(head), width, "dim")
-        if self.attempt.descending:
-            lines = asked
-        names = [self.say(f"metric.{goal.metric}") for goal in self.stage.goals]
-        wide = max(cell_len(name) for name in names)
-        for name, goal in zip(names, self.stage.goals, strict=True):
-            bound = f"{goal.op} {goal_figure(goal.metric, goal.bound)}"
-            lines.append((Run(f"  {pad(name, wide)}  ", "text"), Run(bound, "strong")))
-        return lines
-
-    @property
-    def _against_reference(self) -> bool:
-        """Whether the goals compare two builds; a build that only has to hold is counted alone."""
-        return self.stage.trial in ("paired", "serve")
+        verdict = outcome.verdict if outcome is not None else None
+        descending = self.attempt.descending
+        return forge_goals(self.say, self.stage, verdict, descending, width, plain)
 
     def _draw_past(self, width: int, rows: int, plain: bool) -> list[Line]:
         """The hall's trials on record, beside the price where there is room for a third column."""
@@ -252,7 +270,11 @@ class ForgeScreen(InHallScreen):
         barred = self._barred(name, self._value(name))
         if barred:
             return paragraph(clean(barred, one_line=True), width, "danger")
-        return paragraph(self.say(f"knob.{name}.about"), width, "dim")
+        about = self.say(f"knob.{name}.about")
+        if self._knob_rows == 1:  # a line of its own has no room for what turning costs
+            cost = self.say(f"forge.cost.{KNOBS[name].cost}")
+            about = self.say("forge.turns", cost=cost, about=about)
+        return paragraph(about, width, "dim")
 
     @property
     def _can_draw_roof(self) -> bool:
@@ -262,23 +284,9 @@ class ForgeScreen(InHallScreen):
         machine, price = self.session.machine, self.price
         if machine is None or price is None or rows < 8:
             return []
-        say = self.say
-        points = points_at_floor(price, machine.ceilings, price.precision)
-        legend = [Run(say("forge.roof.floor"), "dim")]
         outcome = self.attempt.outcome
-        if outcome is not None and outcome.result is not None and outcome.result.pairs:
-            last = [point for point in points_measured(outcome.result) if point.mark.isupper()]
-            # The last trial stands in small letters here, beside what the formula promises.
-            points += [replace(point, mark=point.mark.lower()) for point in last]
-            legend.append(Run(f"   {say('forge.roof.last')}", "dim"))
-        words = RoofWords(
-            say("piece.roof.intensity"),
-            say("piece.roof.rate"),
-            say("piece.roof.bandwidth"),
-            say("piece.roof.compute"),
-        )
-        ceiling = roof(machine.ceilings, price.precision)
-        return [*draw_roof([ceiling], points, width, rows - 1, words, plain), tuple(legend)]
+        last = outcome.result if outcome is not None else None
+        return forge_roof(self.say, machine.ceilings, price, last, width, rows, plain)
 
     # Keys
 
@@ -328,10 +336,3 @@ class ForgeScreen(InHallScreen):
         if binding_id == "turn":
             return self.say("forge.key.turn")
         return super().key_words(binding_id)
-
-
-def _with_stop(ladder: Sequence[Value], value: Value) -> tuple[Value, ...]:
-    """The ladder and one stop more, in order where its values are numbers."""
-    if isinstance(value, int) and all(isinstance(stop, int) for stop in ladder):
-        return tuple(sorted((*ladder, value), key=int))
-    return (*ladder, value)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.fit import weight_elements
 from engine.machine import Ceilings
+from engine.model.config import ModelConfig
 from engine.price import Price
+from engine.trial import TrialResult
 from game.widgets.cells import clip
-from game.widgets.figures import size
+from game.widgets.figures import plain_number, size
 from game.widgets.ink import Ink, Line, Run
 from game.widgets.price_panel import (
     PriceWords,
@@ -17,7 +20,9 @@ from game.widgets.price_panel import (
     draw_memory,
     draw_phase,
     draw_vessel,
+    flow,
 )
+from game.widgets.typesetting import paragraph
 from story.schema import Stage
 
 Say = Callable[..., str]
@@ -66,6 +71,32 @@ def draw_price(
     for head, work in ((words.decode, price.decode), (words.prefill, price.prefill)):
         lines += draw_phase(head, work, ceilings, price.precision, words, width, plain)
     return lines
+
+
+def draw_weights(
+    say: Say, price: Price, model: ModelConfig, last: TrialResult | None, width: int
+) -> list[Line]:
+    """The weights against their 16 bits, by formula; of the last trial, as they were allocated.
+
+    Second copies count, as they do in the metrics `weight_share` and `average_bits`.
+    """
+    bits = 8 * price.weights / weight_elements(model)
+    lines = flow(
+        [
+            Run(say("forge.part.share", share=plain_number(100 * bits / 16)), "text"),
+            Run(say("forge.part.bits", bits=plain_number(bits)), "strong"),
+        ],
+        width,
+    )
+    held = last.memory.allocated.get("weights", 0) if last is not None else 0
+    if last is None or not held or not last.memory.weight_elements:
+        return lines
+    told = say(
+        "forge.last.weights",
+        size=size(held),
+        bits=plain_number(8 * held / last.memory.weight_elements),
+    )
+    return lines + paragraph(told, width, "silver")
 
 
 def asked_beyond(price: Price) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -10,12 +11,17 @@ from textual.binding import Binding, BindingType
 
 from engine.knobs import KNOBS
 from engine.metrics import METRICS
+from engine.resolve import Resolved
 from game.measured import BuildName, Measured, settled
 from game.screens.base import HallScreen
 from game.waking import EngineState
 from game.widgets.abyss_piece import AbyssPiece
+from game.widgets.cliff_piece import CliffPiece
+from game.widgets.footholds import footholds_of, rungs_of
+from game.widgets.furnace_piece import FurnacePiece
 from game.widgets.gate_piece import GatePiece
 from game.widgets.hall_piece import Frame, HallPiece
+from game.widgets.kept import Keeping, keeping_of
 from game.widgets.keys import KeyHint
 from game.widgets.paging_piece import PagingPiece
 from game.widgets.pendulum_piece import PendulumPiece
@@ -43,7 +49,9 @@ PIECES: dict[str, type[HallPiece]] = {
     "gate": GatePiece,
     "pendulum": PendulumPiece,
     "abyss": AbyssPiece,
+    "furnace": FurnacePiece,
     "paging": PagingPiece,
+    "precision": CliffPiece,
 }
 
 
@@ -92,6 +100,34 @@ class InHallScreen(HallScreen[None]):
             veiled=self.attempt.guess is None and not self.attempt.truth_known,
         )
 
+    def _with_weights(self, frame: Frame) -> Frame:
+        """`frame`, and in a hall about the weights how they are kept and what records say of it."""
+        stage = self.attempt.stage
+        if not any(name.startswith("weights.") for name in stage.knobs):
+            return frame
+        records = self.session.records()
+        return replace(
+            frame,
+            keeping=self._keeping(frame.result),
+            footholds=footholds_of(records, stage.id) if stage.ladder else (),
+            rungs=rungs_of(records, stage.id) if stage.ladder and not frame.veiled else (),
+            goals={goal.metric: goal.bound for goal in stage.goals},
+        )
+
+    def _keeping(self, result: TrialResult | None) -> Keeping | None:
+        """Of a trial as it was run, else of the knobs as they stand; None where they cannot be."""
+        stage, model = self.attempt.stage, self.session.model_config
+        if result is not None:
+            config = result.config
+        else:
+            build = self.attempt.build
+            changed = {name: build[name] for name in stage.knobs if name in build}
+            resolved = self.session.check(stage.id, changed)
+            if not isinstance(resolved, Resolved):
+                return None
+            config = resolved.config
+        return None if model is None else keeping_of(config.weights, model)
+
     def prices(self, result: TrialResult | None = None) -> dict[BuildName, Price]:
         """Both builds by formula: of a trial as it was run, else of the knobs as they stand."""
         stage = self.attempt.stage
@@ -121,7 +157,7 @@ class InHallScreen(HallScreen[None]):
     def update_pieces(self) -> None:
         """Tell the set piece what is known, and let it move as far as the settings allow."""
         for piece in self.query(HallPiece):
-            piece.show(self.piece_frame())
+            piece.show(self._with_weights(self.piece_frame()))
             piece.set_pace("still" if self.reduced_motion else "timed" if self.calm else "free")
 
     def retell(self) -> None:

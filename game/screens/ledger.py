@@ -17,7 +17,7 @@ from game.screens.base import HallScreen
 from game.widgets.cells import clip, pad, pad_left
 from game.widgets.debt_curve import debt_curve
 from game.widgets.ink import content
-from game.widgets.record_detail import VERDICT_STYLE, local_time, record_detail
+from game.widgets.record_detail import VERDICT_STYLE, local_time, record_detail, verdict_of
 from saves.documents import GuessRecord, Record
 
 WIDE = 128
@@ -134,9 +134,15 @@ class LedgerScreen(HallScreen[None]):
             (pad(local_time(record.recorded_at, "%m-%d %H:%M"), _DATE), "$mist"),
             (pad(clip(self._hall_name(record.stage), _HALL - 1), _HALL), "$silver"),
             (pad(clip(self._guess(record), self._guess_cells - 1), self._guess_cells), "$silver"),
-            (pad(self.say(f"map.word.{word}"), _WORD), VERDICT_STYLE.get(word, "$silver")),
+            (pad(self._word(record, word), _WORD), VERDICT_STYLE.get(word, "$silver")),
             (pad_left(f"{change:+d}" if change else "-", _DEBT), owed if change else "$faint"),
         )
+
+    def _word(self, record: Record, word: str) -> str:
+        """The verdict in one word; a fall is told as one."""
+        verdict = verdict_of(record)
+        fell = word == "fail" and verdict is not None and verdict.fallen
+        return self.say("ledger.word.fell" if fell else f"map.word.{word}")
 
     def _hall_name(self, stage_id: str) -> str:
         """A record of a hall this game does not have keeps the id it came with."""

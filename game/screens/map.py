@@ -17,7 +17,7 @@ from game.screens.base import HallScreen
 from game.waking import EngineState
 from game.widgets.cells import clip
 from game.widgets.engine_line import EngineLine
-from game.widgets.figures import plain_number, times
+from game.widgets.figures import plain_number, share, times
 from game.widgets.hall_detail import hall_detail
 from game.widgets.hall_row import ASCII_MARKS, LIT_MARKS, Crown, HallRow, HallView, Marks
 from game.widgets.metric_figure import metric_figure
@@ -186,6 +186,7 @@ class MapScreen(HallScreen[None]):
             crowns=self._crowns(stage, hall),
             best=self._best(stage, hall),
             scar=self.say("map.scar") if hall.scar is not None else "",
+            scar_words=self.say("map.scar.left.cliff") if stage.scar == "cliff" else "",
             debt=f"{hall.debt:+d}" if hall.debt else "",
             note=self._note(hall) if hall.state == "sealed" else "",
         )
@@ -206,6 +207,12 @@ class MapScreen(HallScreen[None]):
             if {"throughput_ratio", "memory_use"} <= figures.keys():
                 ratio, use = times(figures["throughput_ratio"]), figures["memory_use"] * 100
                 return self.say("map.best.served", ratio=ratio, use=plain_number(use, 2))
+            if {"weight_share", "tpot_ratio"} <= figures.keys():
+                held, ratio = figures["weight_share"], times(figures["tpot_ratio"])
+                return self.say("map.best.weights", share=share(held), ratio=ratio)
+            if "average_bits" in figures:
+                bits = plain_number(figures["average_bits"], 2)
+                return self.say("map.best.bits", bits=bits)
             return "  ".join(metric_figure(name, value) for name, value in hall.best.figures)
         if hall.guess is not None:
             value = str(hall.guess.value)

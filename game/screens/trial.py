@@ -8,10 +8,11 @@ from textual.app import ComposeResult
 from textual.timer import Timer
 
 from engine.clean import clean
-from engine.messages import AnyEvent
+from engine.messages import AnyEvent, Pressed, Progress
 from game.measured import BuildName, Measured, hear
 from game.outcome import Outcome, SessionInputError
 from game.screens.hall_screen import InHallScreen
+from game.screens.pressing_words import PRESSING, pressed_words
 from game.waking import EngineState
 from game.widgets.abba import draw_order
 from game.widgets.bars import draw_bar
@@ -53,6 +54,7 @@ class TrialScreen(InHallScreen):
         self.trouble = ""
         self._ended = False
         self._dirty = False
+        self._pressed: Pressed | None = None
         self._prices: dict[BuildName, Price] = {}
         self._timer: Timer | None = None
 
@@ -100,6 +102,10 @@ class TrialScreen(InHallScreen):
 
     def hear_event(self, event: AnyEvent) -> None:
         self.known = hear(self.known, event)
+        if isinstance(event, Pressed):
+            self._pressed = event
+        elif isinstance(event, Progress) and event.phase not in PRESSING:
+            self._pressed = None
         self._dirty = True
 
     def engine_changed(self, state: EngineState) -> None:
@@ -151,10 +157,16 @@ class TrialScreen(InHallScreen):
             lines += paragraph(
                 self.say("trial.order.loads" if served else "trial.order"), width, "dim"
             )
+        elif self._pressed is not None:
+            model = self.session.model_config
+            layers = model.layers if model is not None else 0
+            lines += [*paragraph(pressed_words(self.say, self._pressed, layers), width, "text"), ()]
         else:
             lines += [(), ()]
         timed = progress is not None and progress.phase in TIMED_PHASES
         note = "trial.calm" if timed else "trial.untimed"
+        if self._pressed is not None:
+            note = "trial.note.pressing"
         if self.stopping:
             return lines + paragraph(self.say("trial.stopping"), width, "danger")
         return lines + paragraph(self.say(note), width, "dim")
@@ -166,6 +178,10 @@ class TrialScreen(InHallScreen):
             state = self.hall.engine_state
             key = state.phase if state.busy else "waiting"
             return self.say(f"phase.{key}"), state.share or 0.0, state.seconds_left
+        if self._pressed is not None:
+            pressed = self._pressed
+            words = self.say("trial.pressing", done=pressed.done, total=pressed.total)
+            return words, pressed.done / max(pressed.total, 1), progress.seconds_left
         done = progress.done / progress.total if progress.total > 0 else 0.0
         words = self.say(f"phase.{progress.phase}")
         if progress.phase == "pairs":

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 
-from engine.trial import Flood
+from engine.trial import Flood, TrialResult
 from game.outcome import Outcome
+from game.rules.verdict import FALLEN
+from game.screens.cliff_words import babble_lines
+from game.screens.crown_words import crown_lines
 from game.screens.flood_words import flood_figures
 from game.screens.goal_words import goal_rows
 from game.screens.hall_screen import InHallScreen
@@ -20,7 +24,7 @@ from game.widgets.dial import Dial
 from game.widgets.drawn import Picture
 from game.widgets.figures import share, times
 from game.widgets.hall_piece import HallPiece
-from game.widgets.ink import Ink, Line, Run, cells
+from game.widgets.ink import Ink, Line, Run
 from game.widgets.price_panel import flow
 from game.widgets.typesetting import paragraph
 from game.wording import bound_words, remark_words
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 _PIECE_ROWS = 32
 _BARE_PIECE_ROWS = 20
 _DIAL_ROWS = 28
+_BABBLE_ROWS = 2
+"""Lines of each text of a fall where the screen is low; twice as many where it is not."""
 
 
 class VerdictScreen(InHallScreen):
@@ -39,6 +45,10 @@ class VerdictScreen(InHallScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,T", "tune", id="tune"),
         Binding("d,D", "details", id="details"),
+        Binding("up,k", "scroll(-1)", id="history_scroll"),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+        Binding("pagedown,space", "scroll(10)", show=False),
     ]
     DEFAULT_CSS: ClassVar[str] = """
     VerdictScreen HallPiece { height: 1fr; }
@@ -54,10 +64,11 @@ class VerdictScreen(InHallScreen):
     VerdictScreen #rest { margin-top: 1; }
     VerdictScreen Dial { margin: 1 2 0 2; }
     VerdictScreen #ledger { margin-top: 1; }
-    VerdictScreen #details { height: 1fr; margin-top: 1; display: none; }
+    VerdictScreen #beneath { height: 1fr; margin-top: 1; display: none;
+        scrollbar-size-vertical: 1; }
     VerdictScreen.-details #goals, VerdictScreen.-details #rest, VerdictScreen.-details Dial,
     VerdictScreen.-details #ledger, VerdictScreen.-details HallPiece { display: none; }
-    VerdictScreen.-details #details { display: block; }
+    VerdictScreen.-details #beneath { display: block; }
     VerdictScreen.-piece #goals, VerdictScreen.-piece #rest, VerdictScreen.-piece Dial,
     VerdictScreen.-piece #ledger { display: none; }
     """
@@ -81,7 +92,8 @@ class VerdictScreen(InHallScreen):
             dial.set_value(float(guess.value))
             yield dial
         yield Picture(self._draw_ledger, id="ledger")
-        yield Picture(self._draw_details, id="details")
+        with VerticalScroll(id="beneath", can_focus=False):
+            yield Picture(self._draw_details, id="details")
 
     def on_mount(self) -> None:
         guess = self.outcome.guess
@@ -108,7 +120,8 @@ class VerdictScreen(InHallScreen):
         """The set piece stands above where there is room; else it is one key away."""
         self.query_one("#goals", Picture).set_class(not self.outcome.verdict.goals, "-empty")
         # A broken vessel has more to tell: where lines are few, the sealed guess is told in words.
-        self.set_class(self.outcome.verdict.flooded and self.app.size.height < _DIAL_ROWS, "-told")
+        broke = self.outcome.verdict.flooded or self.outcome.verdict.fallen
+        self.set_class(broke and self.app.size.height < _DIAL_ROWS, "-told")
         for piece in self.query(HallPiece):
             piece.display = (
                 self._room_for_piece or self.has_class("-piece")
@@ -124,7 +137,9 @@ class VerdictScreen(InHallScreen):
     def _draw_word(self, width: int, rows: int, plain: bool) -> list[Line]:
         verdict = self.outcome.verdict
         word = badge(self.say, verdict.word)
-        reasons = " ".join(remark_words(self.say, reason) for reason in verdict.reasons)
+        # Of a fall the goals beneath tell the rest; what is quoted of it needs the room.
+        told_here = [one for one in verdict.reasons if not verdict.fallen or one.code == FALLEN]
+        reasons = " ".join(remark_words(self.say, reason) for reason in told_here)
         indent = cell_len(word.text) + 2
         told = wrap(reasons, max(width - indent, 10)) or [""]
         lines: list[Line] = [(word, Run("  " + told[0], "strong"))]
@@ -142,6 +157,8 @@ class VerdictScreen(InHallScreen):
         lines: list[Line] = []
         if result is not None and result.flood is not None:
             return self._draw_flood(result.flood, width)
+        if result is not None and verdict.fallen:
+            return self._draw_fall(result, width)
         if verdict.bound_by != "none":
             # Capacity and quality have no ceiling in seconds, and so no share of one.
             key = "verdict.bound_by" if verdict.bound_share else "verdict.bound_by_bare"
@@ -152,7 +169,7 @@ class VerdictScreen(InHallScreen):
             )
             lines += paragraph(words, width, "text")
         if verdict.word == "pass" and self.attempt.stage.crowns:
-            lines += self._crowns(width)
+            lines += crown_lines(self.say, self.attempt.stage, self.outcome, width)
         return lines
 
     def _draw_flood(self, flood: Flood, width: int) -> list[Line]:
@@ -161,26 +178,25 @@ class VerdictScreen(InHallScreen):
             "verdict.bound_by_bare", bound=bound_words(self.say, self.outcome.verdict.bound_by)
         )
         lines = flow([Run(bound, "text"), *flood_figures(self.say, flood)], width)
-        record = self.outcome.record
-        scar = self.session.standing().halls[self.attempt.stage.id].scar
-        if record is not None and record.digest == scar:
+        if self._left_the_scar:
             lines += paragraph(self.say("verdict.scar"), width, "danger")
         return lines
 
-    def _crowns(self, width: int) -> list[Line]:
-        """Every crown of the hall, won or not, on as few lines as they need."""
-        lines: list[list[Run]] = [[Run(self.say("verdict.crowns") + "  ", "text")]]
-        won = set(self.outcome.verdict.crowns) | set(self.outcome.crowns_new)
-        names = [crown.name for crown in self.attempt.stage.crowns]
-        for name in (*names, *(("pareto",) if "pareto" in won else ())):
-            mark = "*" if name in won else "-"
-            new = f" {self.say('verdict.crown_new')}" if name in self.outcome.crowns_new else ""
-            ink: Ink = "bronze" if name in won else "faint"
-            run = Run(f"{mark} {self.say(f'verdict.crown.{name}')}{new}   ", ink)
-            if cells(tuple(lines[-1])) + cell_len(run.text.rstrip()) > width:
-                lines.append([Run("  ", "text")])
-            lines[-1].append(run)
-        return [tuple(line) for line in lines]
+    def _draw_fall(self, result: TrialResult, width: int) -> list[Line]:
+        """What is left of the model, in its own words, and that the scar keeps them."""
+        rows = _BABBLE_ROWS if self.app.size.height < _PIECE_ROWS else 2 * _BABBLE_ROWS
+        answers = result.quality.answers if result.quality is not None else ()
+        lines = babble_lines(self.say, answers, width, rows)
+        if self._left_the_scar:
+            lines += paragraph(self.say("verdict.scar.cliff"), width, "danger")
+        return lines
+
+    @property
+    def _left_the_scar(self) -> bool:
+        """Whether this trial's record is the scar that its hall demanded."""
+        record = self.outcome.record
+        scar = self.session.standing().halls[self.attempt.stage.id].scar
+        return record is not None and record.digest == scar
 
     def _draw_ledger(self, width: int, rows: int, plain: bool) -> list[Line]:
         """The guess against the truth, and what the ledger made of it."""
@@ -215,7 +231,7 @@ class VerdictScreen(InHallScreen):
         return lines
 
     def _draw_details(self, width: int, rows: int, plain: bool) -> list[Line]:
-        return draw_details(self.say, self.outcome, width)
+        return draw_details(self.say, self.outcome, width, plain)
 
     # Keys
 
@@ -225,6 +241,8 @@ class VerdictScreen(InHallScreen):
             return self.outcome.result is not None and (
                 not self._room_for_piece or bool(super().check_action(action, parameters))
             )
+        if action == "scroll":
+            return self.has_class("-details")
         return super().check_action(action, parameters)
 
     def action_turn_view(self) -> None:
@@ -247,7 +265,12 @@ class VerdictScreen(InHallScreen):
     def action_details(self) -> None:
         self.remove_class("-piece")
         self.toggle_class("-details")
+        self.query_one("#beneath", VerticalScroll).scroll_home(animate=False)
         self._arrange()
+        self.refresh_keys()
+
+    def action_scroll(self, rows: int) -> None:
+        self.query_one("#beneath", VerticalScroll).scroll_relative(y=rows, animate=False)
 
     def action_go_on(self) -> None:
         self.visit.after_verdict()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich.cells import cell_len
-
 from engine.clean import clean
 from engine.metrics import METRICS
 from engine.trial import Ledger, TrialResult
 from game.load_figures import served_figures
 from game.outcome import Outcome
-from game.widgets.cells import pad, wrap
+from game.screens.weight_details import weight_details
+from game.widgets.figure_table import Row, draw_table
 from game.widgets.figures import duration, plain_number, share, size
 from game.widgets.ink import Line, Run
 
@@ -32,7 +31,7 @@ _SHOWN = (
 )
 
 
-def rows_of(say: Say, outcome: Outcome) -> list[tuple[str, str]]:
+def rows_of(say: Say, outcome: Outcome) -> list[Row]:
     """(name, figure) pairs; names come from the interface text `detail.<name>`."""
     verdict, result = outcome.verdict, outcome.result
     rows = [
@@ -82,12 +81,12 @@ def rows_of(say: Say, outcome: Outcome) -> list[tuple[str, str]]:
     return rows
 
 
-def _load_rows(say: Say, result: TrialResult) -> list[tuple[str, str]]:
+def _load_rows(say: Say, result: TrialResult) -> list[Row]:
     """A served trial: each build as a whole, then what each kind of request saw of it."""
     figures = served_figures(result)
     if figures is None:
         return []
-    rows: list[tuple[str, str]] = []
+    rows: list[Row] = []
     for build, found in zip(("candidate", "reference"), figures, strict=True):
         name = say(f"piece.build.{build}")
         whole = say(
@@ -134,13 +133,13 @@ def _figure(name: str, value: float) -> str:
     return duration(value) if metric.unit == "s" else plain_number(value)
 
 
-def draw_details(say: Say, outcome: Outcome, width: int) -> list[Line]:
-    """Names on the left, figures on the right, wrapped where they are long."""
-    rows = rows_of(say, outcome)
-    left = min(max(cell_len(name) for name, _ in rows), max(width // 2, 8))
-    lines: list[Line] = [(Run(say("detail.title"), "bronze"),)]
-    for name, figure in rows:
-        for number, text in enumerate(wrap(figure, max(width - left - 2, 8))):
-            head = pad(name, left) if number == 0 else " " * left
-            lines.append((Run(head + "  ", "dim"), Run(text, "text")))
-    return lines
+def draw_details(say: Say, outcome: Outcome, width: int, plain: bool = False) -> list[Line]:
+    """What quantising cost in quality, where it was looked at; then what every trial tells."""
+    lines = weight_details(say, outcome, width, plain)
+    if lines:
+        lines.append(())
+    return [
+        *lines,
+        (Run(say("detail.title"), "bronze"),),
+        *draw_table(rows_of(say, outcome), width),
+    ]

@@ -68,7 +68,7 @@ def _deeds(say: Say, view: HallView, hall: HallStanding) -> list[tuple[str, str]
     if any(crown.won is not None for crown in view.crowns):
         rows.append((say("map.crowns"), " ".join(won) if won else "-"))
     if hall.scar is not None:
-        rows.append((say("map.scar"), say("map.scar.left")))
+        rows.append((say("map.scar"), view.scar_words or say("map.scar.left")))
     elif hall.met and view.state != "passed":
         rows.append((say("map.scar"), say("map.scar.due")))
     if hall.debt:
@@ -83,6 +83,10 @@ _SHORT = (
     "kl",
     "throughput_ratio",
     "memory_use",
+    "weight_share",
+    "ttft_ratio",
+    "average_bits",
+    "probes_right",
 )
 """Metrics with a name short enough for a column."""
 

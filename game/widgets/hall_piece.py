@@ -16,9 +16,12 @@ from textual.containers import Container
 
 from engine.machine import Ceilings
 from engine.price import Price
+from engine.quality_report import Rung
 from engine.trial import TrialResult
 from game.measured import BuildName, Measured
 from game.roof_points import TwoPhases
+from game.widgets.footholds import Foothold
+from game.widgets.kept import Keeping
 from game.widgets.pendulum import Pace
 
 Say = Callable[..., str]
@@ -31,7 +34,9 @@ class Frame:
 
     `shape` is (batch, prompt, output) by build name. `supposed` is what the needle of the hall's
     dial shows while it is being moved; `veiled` is true until the guess is sealed: what would
-    answer the hall's question must not be drawn.
+    answer the hall's question must not be drawn. `keeping` is how the build at hand keeps its
+    weights; `footholds` and `rungs` are what the hall's records say of quality by width, `goals`
+    its bounds by metric.
     """
 
     debt: int = 0
@@ -44,6 +49,10 @@ class Frame:
     prices: Mapping[BuildName, Price] = field(default_factory=dict)
     supposed: float | None = None
     veiled: bool = False
+    keeping: Keeping | None = None
+    footholds: tuple[Foothold, ...] = ()
+    rungs: tuple[Rung, ...] = ()
+    goals: Mapping[str, float] = field(default_factory=dict)
 
 
 class HallPiece(Container):

@@ -28,7 +28,8 @@ class Crown:
 @dataclass(frozen=True)
 class HallView:
     """A hall in words. `note` says of a closed hall what opens it; then the rest is empty. `scar`
-    is the word for the failure that the hall demanded, once it is on record."""
+    is the word for the failure that the hall demanded, once it is on record, `scar_words` what it
+    was."""
 
     stage: str
     name: str
@@ -37,6 +38,7 @@ class HallView:
     crowns: tuple[Crown, ...] = ()
     best: str = ""
     scar: str = ""
+    scar_words: str = ""
     debt: str = ""
     note: str = ""
 

@@ -1,4 +1,7 @@
-"""A knob as two lines: its name and what turning it costs, then its ladder drawn as stops."""
+"""A knob as two lines: its name and what turning it costs, then its ladder drawn as stops.
+
+Where there are many of them, a knob is one line.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,16 @@ def draw_knob(row: KnobRow, width: int) -> list[Line]:
         Run(cost, "dim"),
     )
     return [head, _fit(_stops(row), row.place, width)]
+
+
+def draw_knob_line(row: KnobRow, name_cells: int, width: int) -> list[Line]:
+    """One line of exactly `width` cells: the name in `name_cells` of them, then the stops."""
+    mark = ">" if row.chosen else " "
+    head = (
+        Run(f"{mark} ", "bronze"),
+        Run(pad(row.name, name_cells), "strong" if row.chosen else "text"),
+    )
+    return [(*head, *_fit(_stops(row), row.place, max(width - name_cells - 2, 8)))]
 
 
 def _stops(row: KnobRow) -> list[Run]:

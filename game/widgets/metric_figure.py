@@ -22,4 +22,6 @@ def metric_figure(metric: str, value: float) -> str:
     if known.unit == "tokens":
         # Counted, and compared with round bounds: 8,192 is not 8,190. The name says what it counts.
         return f"{value:,.0f}"
+    if known.unit == "bits/weight":
+        return plain_number(value)  # the name says it, and the row has no room to say it twice
     return f"{plain_number(value)} {known.unit}".rstrip()

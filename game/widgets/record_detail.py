@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from rich.cells import cell_len
 from textual.content import Content
 
 from engine.clean import clean
@@ -15,9 +14,10 @@ from engine.metrics import METRICS
 from engine.trial import Flood
 from game.rules.standing import Entry
 from game.rules.verdict import GoalOutcome, Remark, Verdict
-from game.widgets.cells import pad, wrap
 from game.widgets.figures import plain_number, size, times
 from game.widgets.hall_detail import Say
+from game.widgets.record_page import Page
+from game.widgets.record_weights import weights_section
 from saves.documents import GuessRecord, Record
 
 ShowGuess = Callable[[str, float | str | None], str]
@@ -27,7 +27,6 @@ VERDICT_STYLE = {
     "inconclusive": "bold $bronze-bright",
     "invalid": "bold $mist",
 }
-_LONGEST_FIELD = 200  # characters of any one foreign value
 
 
 def local_time(recorded_at: str, form: str) -> str:
@@ -51,12 +50,13 @@ def record_detail(
 ) -> Content:
     """Everything kept of one trial, in lines of at most `width` cells. Foreign text is cleaned."""
     verdict = verdict_of(record)
-    page = _Page(width)
+    page = Page(width)
     page.line(hall, "bold $bronze-bright")
     page.line(local_time(record.recorded_at, "%Y-%m-%d %H:%M:%S"), "$mist")
     page.gap()
     word = str(record.verdict.get("word", "invalid"))
-    page.line(say(f"map.word.{word}"), VERDICT_STYLE.get(word, "$silver"))
+    told = say("ledger.word.fell" if verdict and verdict.fallen else f"map.word.{word}")
+    page.line(told, VERDICT_STYLE.get(word, "$silver"))
     for remark in verdict.reasons if verdict else ():
         page.text(_remark(say, remark), "$silver")
     if record.guess is not None:
@@ -76,50 +76,10 @@ def record_detail(
         for goal in verdict.goals:
             _goal(page, say, goal, goal.holds is not None or goal.metric in verdict.metrics)
     if record.result is not None:
-        _result(page, say, record.result)
+        _result(page, say, record.result, verdict)
     page.gap()
     page.text(f"sha256 {record.digest}", "$faint")
     return Content("\n").join(page.lines)
-
-
-class _Page:
-    """Lines of one width: headings, sentences, and names with their values."""
-
-    _NAME_CELLS = 30
-
-    def __init__(self, width: int) -> None:
-        self.lines: list[Content] = []
-        self._width = max(width, 20)
-        self._name = min(self._NAME_CELLS, self._width // 2)
-
-    def gap(self) -> None:
-        if self.lines and self.lines[-1].plain:
-            self.lines.append(Content(""))
-
-    def line(self, text: str, style: str) -> None:
-        self.text(text, style)
-
-    def text(self, text: str, style: str) -> None:
-        shown = clean(text, limit=1000)
-        self.lines += [Content.styled(line, style) for line in wrap(shown, self._width)]
-
-    def section(self, heading: str) -> None:
-        self.gap()
-        self.line(heading, "bold $bronze")
-
-    def pair(self, name: str, value: str, style: str = "$silver") -> None:
-        """Name and value side by side; a value that needs more room goes on below."""
-        name = clean(name, limit=_LONGEST_FIELD, one_line=True)
-        value = clean(value, limit=_LONGEST_FIELD, one_line=True)
-        room = self._width - self._name
-        if cell_len(name) >= self._name:
-            self.lines.append(Content.styled(wrap(name, self._width)[0], "$mist"))
-            head = " " * self._name
-        else:
-            head = pad(name, self._name)
-        first, *rest = wrap(value, max(room, 8))
-        self.lines.append(Content.assemble((head, "$mist"), (first, style)))
-        self.lines += [Content.styled(" " * self._name + more, style) for more in rest]
 
 
 def _remark(say: Say, remark: Remark) -> str:
@@ -130,21 +90,25 @@ def _remark(say: Say, remark: Remark) -> str:
     return say(f"remark.{remark.code}", **details)
 
 
-def _guess(page: _Page, say: Say, show_guess: ShowGuess, stage: str, guess: GuessRecord) -> None:
+def _guess(page: Page, say: Say, show_guess: ShowGuess, stage: str, guess: GuessRecord) -> None:
     page.pair(say("ledger.guess"), show_guess(stage, guess.value))
     page.pair(say("ledger.truth"), show_guess(stage, guess.truth))
     if guess.factor is not None and not isinstance(guess.value, str):
         page.pair(say("ledger.off_by"), f"{times(guess.factor)} x")
 
 
-def _goal(page: _Page, say: Say, goal: GoalOutcome, known: bool) -> None:
+def _goal(page: Page, say: Say, goal: GoalOutcome, known: bool) -> None:
     """`known` is false for a goal whose metric was never measured: the vessel broke first."""
     state = {True: "holds", False: "broken", None: "undecided"}[goal.holds]
     style = {True: "$cyan-bright", False: "$violet", None: "$bronze-bright"}[goal.holds]
-    counted = goal.metric in METRICS and METRICS[goal.metric].unit == "tokens"
+    metric = METRICS.get(goal.metric)
 
     def number(value: float) -> str:
-        return f"{value:,.0f}" if counted else plain_number(value)
+        if metric is not None and metric.unit == "tokens":
+            return f"{value:,.0f}"
+        if metric is not None and metric.kind == "share":
+            return f"{plain_number(value * 100)} %"
+        return plain_number(value)
 
     low, high = goal.interval
     page.text(f"{say(f'metric.{goal.metric}')}  {goal.op} {number(goal.bound)}", "$mist")
@@ -154,7 +118,7 @@ def _goal(page: _Page, say: Say, goal: GoalOutcome, known: bool) -> None:
     page.text(f"  {measured}{between}  {say(f'ledger.goal.{state}')}", style)
 
 
-def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
+def _result(page: Page, say: Say, result: Mapping[str, Any], verdict: Verdict | None) -> None:
     """The engine's own words. A field that is not there is left out, never made up."""
     paths = result.get("kernel_path")
     if isinstance(paths, Mapping) and paths:
@@ -162,6 +126,7 @@ def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
         for name, form in sorted(paths.items()):
             page.pair(str(name), str(form))
     _flood(page, say, result.get("flood"))
+    weights_section(page, say, result, verdict)
     memory = result.get("memory")
     if isinstance(memory, Mapping):
         page.section(say("ledger.memory"))
@@ -176,7 +141,7 @@ def _result(page: _Page, say: Say, result: Mapping[str, Any]) -> None:
             page.pair(str(name), str(value))
 
 
-def _flood(page: _Page, say: Say, told: Any) -> None:
+def _flood(page: Page, say: Say, told: Any) -> None:
     """The account of a broken vessel, kept as evidence; a flood that cannot be read is left out."""
     if told is None:
         return

@@ -32,13 +32,15 @@ from engine.trial import (
     TrialSpec,
     Work,
 )
+from game.rules.judge import judge
 from game.rules.verdict import GoalOutcome, Remark, Verdict
 
-Case = Literal["pass", "fail", "straddle", "noisy", "fault", "flooded"]
+Case = Literal["pass", "fail", "straddle", "noisy", "fault", "flooded", "fallen"]
 """pass: batch 8 in bfloat16. fail: the default build. straddle: batch 8 in float32, whose
 throughput lies on its bound. noisy: every run interrupted, by up to several times its length.
 fault: the runner itself gave up. In the gate the build is always the default one. flooded: the
-memory budget broke, which only the abyss knows (see `canned_memory`)."""
+memory budget broke, which only the abyss knows (see `canned_memory`). fallen: the model lost its
+meaning, in the halls of weights in fewer bits (see `canned_weights`)."""
 
 MODEL = SMOLLM2
 CAPABILITIES = Capabilities(
@@ -52,7 +54,12 @@ CAPABILITIES = Capabilities(
     python_version="3.11.9",
     platform="Linux-x86_64",
     precisions={"float32": "", "bfloat16": "", "float16": "no fast path on this CPU"},
-    linear_forms=("dense",),
+    linear_forms=("plain", "packed"),
+    low_bit_forms={
+        precision: ("int8-row", "int4-group", "int8-dynamic", "packed")
+        for precision in ("float32", "bfloat16")
+    },
+    weight_bits={"8": "", "4": "", "3": "", "2": ""},
 )
 CEILINGS = Ceilings(
     read_bytes_per_second=40e9,
@@ -189,6 +196,10 @@ def make_result(
 
         make = canned_memory.make_hold if stage == "abyss" else canned_serving.make_serve
         return at_fault(make(case, build, seed), case)
+    if stage in ("furnace", "precision"):
+        import canned_weights
+
+        return at_fault(canned_weights.make_pressed(stage, case, build, seed), case)
     timeline = stage == "gate"
     if build is None:
         build = {} if timeline else make_build(case)
@@ -276,6 +287,7 @@ _WORDS: dict[Case, Literal["pass", "fail", "inconclusive", "invalid"]] = {
     "noisy": "invalid",
     "fault": "invalid",
     "flooded": "fail",
+    "fallen": "fail",
 }
 
 
@@ -288,6 +300,8 @@ def make_verdict(
 
         write = written.abyss_verdict if stage == "abyss" else written.paging_verdict
         return write(case, crowns)
+    if stage in ("furnace", "precision"):
+        return _judged(stage, case, crowns)
     word = _WORDS[case]
     if stage == "gate":
         word = "pass" if word in ("pass", "fail") else word
@@ -347,6 +361,13 @@ def make_verdict(
         pairs_used=0 if stage == "gate" or empty else (8 if case in ("pass", "fail") else 32),
         noise_cv={"noisy": 0.4, "straddle": 0.05}.get(case, 0.01),
     )
+
+
+def _judged(stage: str, case: Case, crowns: tuple[str, ...]) -> Verdict:
+    """The judge's own: of these halls nothing is written by hand."""
+    result = make_result(stage, case)
+    verdict = judge(result, result.spec.bounds)
+    return msgspec.structs.replace(verdict, crowns=crowns if verdict.word == "pass" else ())
 
 
 def plain(value: msgspec.Struct) -> dict[str, Any]:

@@ -34,23 +34,28 @@ def make_record(
 
 
 def a_climb(*halls: str) -> tuple[Record, ...]:
-    """Each of `halls` passed under a seal; the abyss flooded as well."""
+    """Each of `halls` passed under a seal; the abyss flooded and the wall fallen from as well."""
     records: list[Record] = []
     for number, stage in enumerate(halls):
         value, truth = SEALS[stage]
         guess = GuessRecord(value, truth, 1.0, True)
         records.append(make_record(stage, "pass", number=2 * number, guess=guess))
-        if stage == "abyss":
+        if stage in SCARRING:
             shown = GuessRecord(value, truth, 1.0, None)
-            records.append(make_record(stage, "flooded", number=2 * number + 1, guess=shown))
+            case = SCARRING[stage]
+            records.append(make_record(stage, case, number=2 * number + 1, guess=shown))
     return tuple(records)
 
 
+SCARRING: dict[str, Case] = {"abyss": "flooded", "precision": "fallen"}
+"""Halls that demand a scar, and the case that leaves it."""
 SEALS: dict[str, tuple[float | str, float | str]] = {
     "gate": ("bandwidth", "bandwidth"),
     "pendulum": (19.3, 19.3),
     "abyss": (47.2, 47.2),
     "paging": (45.4, 45.4),
+    "furnace": (2.0, 2.0),
+    "precision": ("3", "3"),
 }
 """(guess, truth) of a player who is always right."""
 

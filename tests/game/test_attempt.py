@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from canned_trials import make_verdict
 from sealed_records import make_record
@@ -164,7 +165,21 @@ def test_a_flood_in_a_hall_that_demands_none_has_only_failed() -> None:
     attempt.move("trial")
     flooded = make_verdict("abyss", "flooded")
     attempt.judged(Outcome("pendulum", {}, flooded, None, None, None, 0, 0))
-    assert attempt.flooded and attempt.aftermath_scene == "failed" and not attempt.complete
+    assert not attempt.scarring and attempt.aftermath_scene == "failed" and not attempt.complete
+
+
+def test_a_fall_is_the_scar_of_the_cliff_and_of_no_other_hall() -> None:
+    wall = msgspec.structs.replace(ABYSS, id="precision", scar="cliff")
+    for hall, scene in ((wall, "scar"), (ABYSS, "failed"), (STAGE, "failed")):
+        attempt = Attempt(hall, met=True)
+        attempt.move("guess")
+        attempt.seal("3")
+        attempt.move("forge")
+        attempt.move("trial")
+        verdict = make_verdict("precision", "fallen")
+        attempt.judged(Outcome(hall.id, {}, verdict, None, None, None, 0, 0))
+        assert attempt.aftermath_scene == scene
+        assert attempt.scarred is attempt.complete is (hall is wall)
 
 
 def test_a_pass_leads_into_the_descent_and_from_there_only_to_the_forge() -> None:

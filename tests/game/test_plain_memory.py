@@ -56,7 +56,7 @@ async def test_a_pass_leads_down_and_only_the_flood_opens_the_insight(tmp_path: 
     assert told(session, "descent") | told(session, "scar") <= seen
     hall = session.standing().halls["abyss"]
     assert hall.state == "passed" and hall.scar == session.records()[-1].digest
-    assert session.standing().halls["paging"].state == "open"
+    assert session.standing().halls["furnace"].state == "open"
 
 
 async def test_a_flood_before_any_pass_leads_back_to_the_forge(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_pass_alone_leaves_the_way_on_sealed(tmp_path: Path) -> None:
     session, _ = await in_abyss(tmp_path, abyss("pass"), *PASS, "t", "b")
     halls = session.standing().halls
     assert halls["abyss"].met and halls["abyss"].state == "open"
-    assert halls["paging"].state == "sealed" and halls["paging"].needs == "abyss"
+    assert halls["furnace"].state == "sealed" and halls["furnace"].needs == "abyss"
 
 
 async def test_a_second_visit_takes_up_the_descent_where_it_stood(tmp_path: Path) -> None:
@@ -111,7 +111,8 @@ async def test_the_array_is_played_from_its_first_line_to_its_insight(
 ) -> None:
     worker = CannedWorker(make_result("paging", "fail"), make_result("paging", "pass"))
     session, script = await play(
-        tmp_path, worker, records=a_climb("gate", "pendulum", "abyss"), language=language, name=[],
+        tmp_path, worker, records=a_climb("gate", "pendulum", "abyss", "furnace"),
+        language=language, name=[],
         hall=["5"], dial=["45%"], forge=["t", "layout=paged", "prefix_sharing=on", "t"],
     )  # fmt: skip
     assert session.standing().halls["paging"].state == "passed"

@@ -126,3 +126,20 @@ async def test_a_hall_that_demands_a_scar_needs_a_build_that_leaves_it(flooding)
     assert [trial.flooded for trial in proof.trials] == [False, flooding, False, False]
     assert bool(proof.findings) is not flooding
     assert all("demands a flood" in finding for finding in proof.findings)
+
+
+@pytest.mark.parametrize(("said", "holds"), [("over_the_cliff", True), ("flooded", False)])
+async def test_a_hall_of_the_cliff_needs_a_build_that_falls(said, holds):
+    stage = msgspec.structs.replace(STAGE, scar="cliff")
+
+    async def run(build):
+        batch = build.get("schedule.batch", 1)
+        seen = verdict("pass" if batch >= 8 else "fail")
+        if batch == 2:
+            seen = msgspec.structs.replace(seen, reasons=(Remark(said), Remark("goal_broken")))
+        return seen, 0.01
+
+    proof = await prove(stage, run)
+    assert [trial.fallen for trial in proof.trials] == [False, holds, False, False]
+    assert bool(proof.findings) is not holds
+    assert all("demands a cliff, and no build fell over it" in one for one in proof.findings)

@@ -296,7 +296,7 @@ def test_halls_that_are_not_there_name_those_that_are(home: Path) -> None:
     session = open_session(home)
     with pytest.raises(SessionInputError, match="nearest: pendulum"):
         session.open_stage("pendlum")
-    with pytest.raises(SessionInputError, match="closed; open: gate, pendulum, abyss, paging"):
+    with pytest.raises(SessionInputError, match="closed; open: gate, pendulum, abyss, furnace"):
         session.open_stage("loom")
     assert session.stage_text("gate").name in session.closed_line("pendulum")
     assert session.closed_line("gate") == "" and session.closed_line("loom")

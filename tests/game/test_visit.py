@@ -8,11 +8,15 @@ import msgspec
 import pytest
 from canned_memory import ABYSS_BUILDS
 from canned_trials import make_result
+from canned_weights import BABBLE
 from fake_session import FakeBridge, make_session
 from sealed_records import a_climb
 
 from game.attempt import Attempt
+from game.outcome import Outcome
+from game.rules.facts import trial_facts
 from game.session import Session
+from game.trial_record import result_of, verdict_of
 from game.visit import Visit
 from saves.documents import Record
 
@@ -75,3 +79,35 @@ async def test_a_record_that_cannot_be_read_leaves_the_insight_to_the_flood(
     attempt.move("insight")
     assert visit.facts()["live_tokens"] == 7175
     assert visit.lines("insight", visit.facts())
+
+
+def fallen_insight(home: Path, *records: Record) -> Visit:
+    """At the wall's insight, which the last of `records` opened."""
+    climb = a_climb("gate", "pendulum", "abyss", "furnace", "paging")
+    visit = Visit(make_session(home, "en", records=(*climb, *records)), "precision")
+    result = result_of(records[-1])
+    verdict = verdict_of(records[-1])
+    assert result is not None and verdict is not None
+    told = trial_facts(visit.attempt.stage, None, verdict, result, None, None, 0, 0)
+    outcome = Outcome("precision", {}, verdict, result, None, None, 0, 0, facts=told)
+    visit.attempt.outcomes.append(outcome)
+    visit.attempt.room = "insight"
+    return visit
+
+
+@pytest.mark.parametrize("last", ["pass", "fallen"])
+def test_the_insight_of_the_wall_quotes_the_fallen_build_and_the_one_that_held(
+    tmp_path: Path, last: str
+) -> None:
+    won, fell = a_climb("precision")
+    order = (fell, won) if last == "pass" else (won, fell)
+    told = fallen_insight(tmp_path, *order).facts()
+    assert told["babble"] == BABBLE and told["full_answer"] == "Paris."
+    assert told["same_answers"] == 0  # the build that held gave one
+    assert told["kl"] == 0.117 and told["falls"] == 1 and told["scar"] is True
+    assert told["fallen"] is (last == "fallen")
+
+
+def test_without_its_scar_on_record_the_insight_quotes_nobody(tmp_path: Path) -> None:
+    (won, _) = a_climb("precision")
+    assert not {"babble", "asked"} & set(fallen_insight(tmp_path, won).facts())

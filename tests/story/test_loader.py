@@ -44,7 +44,9 @@ def test_ten_halls_in_the_order_of_the_tale() -> None:
     ]  # fmt: skip
     assert [stage.order for stage in stages] == list(range(10))
     built = [stage for stage in stages if stage.open]
-    assert [stage.id for stage in built] == ["gate", "pendulum", "abyss", "paging"]
+    assert [stage.id for stage in built] == [
+        "gate", "pendulum", "abyss", "furnace", "paging", "precision",
+    ]  # fmt: skip
     for before, stage in zip(built, built[1:], strict=False):
         assert stage.opens_after == before.id  # a hall that is not built bars no way
 
@@ -127,7 +129,7 @@ def test_a_proof_must_name_real_builds(root: Path) -> None:
 
 
 def test_a_closed_hall_promises_nothing(root: Path) -> None:
-    file = root / "stages" / "furnace.yaml"
+    file = root / "stages" / "loom.yaml"
     file.write_text(file.read_text("utf-8") + "knobs: [schedule.batch]\n", "utf-8")
     with pytest.raises(StoryError, match="a closed hall has no 'knobs'"):
         load_stages(root)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from weight_plays import cliff_plays, furnace_plays
 
 from story.fact_table import TABLE
 from story.facts import FactValue, derive, quote, tell
@@ -247,6 +248,8 @@ def test_the_plays_hold_every_fact_their_kind_of_trial_gives() -> None:
     """A fact missing here would leave its lines untested."""
     known = set(derive(next(abyss_plays("pass")))) | set(derive(next(floods())))
     known |= set(derive(next(array_plays("pass"))))
+    known |= set(derive(next(one for one in furnace_plays("pass") if "truth" in one)))
+    known |= set(derive(next(cliff_plays("pass"))))
     assert {fact.name for fact in TABLE} - known <= {"decode_throughput_ratio"}
 
 

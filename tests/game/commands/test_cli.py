@@ -59,7 +59,7 @@ def test_the_json_of_a_trial_has_the_documented_keys(machine, capsys):
         (["trial", "pendulum", "--guess", "many"], "many"),
         (["trial", "gate", "--guess", "banana"], "bandwidth"),
         (["trial", "pendlum"], "pendulum"),
-        (["trial", "loom"], "open: gate, pendulum, abyss, paging"),
+        (["trial", "loom"], "open: gate, pendulum, abyss, furnace"),
         (["trial"], "STAGE"),
         (["trail", "pendulum"], "trial"),
         (["trial", "pendulum", "--device", "tpu"], "cpu"),

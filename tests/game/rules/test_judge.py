@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 import game.rules.bounds as bounds_module
+import game.rules.cliff as cliff_module
 import game.rules.judge as judge_module
 import game.rules.remarks as remarks_module
+import game.rules.weight_advice as weight_advice_module
 from engine.config import EngineConfig
 from engine.machine import Ceilings
 from engine.metrics import METRICS, MetricError
@@ -43,7 +45,7 @@ WORK = PhaseWork(
 )
 THROUGHPUT = Bound("decode_throughput_ratio", ">=", 6.0)
 TPOT = Bound("tpot_ratio", "<=", 1.6)
-MODULES = (judge_module, bounds_module, remarks_module)
+MODULES = (judge_module, bounds_module, remarks_module, cliff_module, weight_advice_module)
 
 
 def sample(
@@ -299,10 +301,14 @@ def test_the_judge_reads_no_clock_and_does_no_input_or_output(module: ModuleType
         "engine.intervals",
         "engine.load_metrics",
         "engine.metrics",
+        "engine.quality_report",
         "engine.trial",
         "game.rules.bounds",
+        "game.rules.cliff",
         "game.rules.remarks",
         "game.rules.verdict",
+        "game.rules.weight_advice",
+        "math",
     }
     called = {
         node.func.id

@@ -7,6 +7,7 @@ import pytest
 from canned_memory import FULL_TOKEN, make_hold
 from canned_serving import make_serve
 from canned_trials import CAPABILITIES, MACHINE, MODEL, Case
+from canned_weights import make_pressed
 from sealed_records import a_climb
 
 from game.rules.facts import stage_facts, trial_facts
@@ -32,6 +33,14 @@ def after(stage: str, case: Case) -> Facts:
     result = make_hold(case) if stage == "abyss" else make_serve(case)
     verdict = judge(result, STAGES[stage].goals)
     told = trial_facts(STAGES[stage], None, verdict, result, None, None, 3, 5)
+    return derive({**before(stage, **result.spec.build), **told})
+
+
+def after_pressing(stage: str) -> Facts:
+    """The same of weights in fewer bits."""
+    result = make_pressed(stage)
+    verdict = judge(result, result.spec.bounds)
+    told = trial_facts(STAGES[stage], None, verdict, result, None, None, 0, 0)
     return derive({**before(stage, **result.spec.build), **told})
 
 
@@ -145,7 +154,8 @@ def test_every_fact_of_memory_comes_of_some_trial() -> None:
     guessed = {"guess", "guess_word", "truth", "truth_word", "guess_factor", "guess_close",
                "guess_over"}  # fmt: skip
     paired = {"decode_throughput_ratio", "build_tpot_ms"}  # the pendulum's
-    assert set(FACTS) - given <= guessed | paired
+    pressed = set(after_pressing("furnace")) | set(after_pressing("precision"))
+    assert set(FACTS) - given - pressed <= guessed | paired
 
 
 def test_a_ledger_that_was_not_kept_leaves_its_facts_out() -> None:

@@ -110,14 +110,62 @@ def test_a_scar_never_heals_and_a_passed_hall_stays_passed() -> None:
     assert abyss(PASS, FLOODED, *more).scar == FLOODED.digest
 
 
+FALL: tuple[Any, ...] = ({"code": "over_the_cliff", "details": {}}, {"code": "goal_broken"})
+FELL = record("fail", FALL, n=3)
+CLIFF = msgspec.structs.replace(ABYSS, trial="paired", scar="cliff")
+
+
+def cliff(*records: Record) -> HallStanding:
+    return standing(records, (CLIFF, NEXT)).halls["abyss"]
+
+
+def test_goals_met_without_a_fall_do_not_pass_the_hall_of_the_cliff() -> None:
+    hall = cliff(PASS, FAIL, FLOODED)
+    assert hall.met and hall.scar is None and hall.state == "open" and hall.falls == 0
+    assert standing((PASS, FAIL), (CLIFF, NEXT)).halls["paging"].state == "sealed"
+
+
+@pytest.mark.parametrize("order", list(permutations((PASS, FAIL, FELL))))
+def test_a_fall_and_the_goals_pass_it_in_any_order(order: tuple[Record, ...]) -> None:
+    hall = cliff(*order)
+    assert hall.state == "passed" and hall.scar == FELL.digest and hall.falls == 1
+
+
+def test_the_scar_is_the_first_fall_and_later_ones_are_counted() -> None:
+    later = record("fail", FALL, n=4)
+    hall = cliff(FELL, later, PASS)
+    assert hall.scar == FELL.digest and (hall.falls, hall.floods) == (2, 0)
+
+
+@pytest.mark.parametrize("word", ["invalid", "inconclusive", "pass"])
+def test_only_a_judged_fall_under_a_seal_leaves_a_scar(word: str) -> None:
+    void = (record(word, FALL), record("fail", FALL, guess=None))
+    assert cliff(PASS, *void).scar is None and cliff(PASS, *void).falls == 0
+
+
+def test_a_fall_leaves_no_scar_where_none_or_another_is_demanded() -> None:
+    assert abyss(PASS, FELL).scar is None and abyss(PASS, FELL).falls == 1
+    plain = msgspec.structs.replace(ABYSS, scar=None)
+    hall = standing((FELL, FLOODED, PASS), (plain, NEXT)).halls["abyss"]
+    assert hall.scar is None and (hall.falls, hall.floods) == (1, 1)
+
+
+def test_the_shipped_wall_is_passed_through_the_fall() -> None:
+    stages = load_stages()
+    climb = a_climb("gate", "pendulum", "abyss", "furnace", "paging", "precision")
+    wall = standing(climb, stages).halls["precision"]
+    assert wall.state == "passed" and wall.scar == climb[-1].digest
+    assert standing(climb[:-1], stages).halls["precision"].state == "open"
+
+
 def test_the_shipped_mountain_is_climbed_through_the_flood() -> None:
     stages = load_stages()
     climb = a_climb("gate", "pendulum", "abyss")
     reached = standing(climb, stages)
     assert {"gate", "pendulum", "abyss"} == reached.passed
-    assert reached.halls["paging"].state == "open"
+    assert reached.halls["furnace"].state == "open"
     dry = standing(climb[:-1], stages)
-    assert dry.halls["abyss"].met and dry.halls["paging"].state == "sealed"
+    assert dry.halls["abyss"].met and dry.halls["furnace"].state == "sealed"
 
 
 def test_builds_of_a_load_win_the_crown_of_the_front_by_their_throughput() -> None:

@@ -48,7 +48,7 @@ async def test_a_pass_leads_down_and_the_flood_leads_on(tmp_path: Path, language
         assert session.standing().halls["paging"].state == "sealed"
         await walk.to("forge")
         await tried(walk, cache_bits=0)
-        assert walk.attempt.flooded and walk.attempt.aftermath_scene == "scar"
+        assert walk.attempt.scarring and walk.attempt.aftermath_scene == "scar"
         await walk.to("aftermath")
         await walk.to("insight")
         assert session.standing().halls["abyss"].state == "passed"
