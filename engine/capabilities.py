@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from engine.weight_format import WIDENED
+
 Device = Literal["cpu", "cuda", "mps"]
 
 
@@ -29,6 +31,11 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linear_forms: tuple[str, ...]
     low_bit_forms: dict[str, tuple[str, ...]] = {}
     weight_bits: dict[str, str] = {}
+
+    def packs(self, precision: str) -> bool:
+        """Whether dense weights of `precision` are multiplied from a packed copy."""
+        widened = WIDENED in self.low_bit_forms.get(precision, ())
+        return "packed" in self.linear_forms and not widened
 
     @property
     def fingerprint(self) -> str:

@@ -145,14 +145,14 @@ _OF_SMOOTHQUANT = (0, 8, FULL)
 class Limits:
     """What bounds a build's memory: the model, and the bytes and precisions of a machine.
 
-    `most` are the bytes it gives, 0 where its memory is not known; `packed_head` as in
-    `engine.fit.weight_bytes`; `forms` are its low-bit forms by precision.
+    `most` are the bytes it gives, 0 where its memory is not known; `packs` says of a precision
+    whether dense weights have a packed copy, `forms` are its low-bit forms by precision.
     """
 
     model: ModelConfig
     most: int
     precisions: tuple[str, ...]
-    packed_head: bool
+    packs: Callable[[str], bool]
     forms: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
@@ -161,7 +161,7 @@ class Limits:
             model,
             int(MACHINE_SHARE * capabilities.memory_bytes),
             tuple(word for word, why_not in capabilities.precisions.items() if not why_not),
-            "packed" in capabilities.linear_forms,
+            capabilities.packs,
             capabilities.low_bit_forms,
         )
 
@@ -182,7 +182,8 @@ class Limits:
 
     def _weights(self, config: EngineConfig) -> int:
         size, recipe = element_bytes(config.run.precision), recipe_of(config.weights, self.model)
-        return weight_bytes(self.model, size, self.packed_head, recipe, self._forms(config))
+        packed = self.packs(config.run.precision)
+        return weight_bytes(self.model, size, packed, recipe, self._forms(config))
 
     def _forms(self, config: EngineConfig) -> Collection[str]:
         return self.forms.get(config.run.precision, ())

@@ -102,8 +102,8 @@ def price(
 
 def price_on(config: EngineConfig, model: ModelConfig, machine: Capabilities) -> Price:
     """The cost of `config` in the kernel forms that `machine` has. Raises as `price`."""
-    packed = "packed" in machine.linear_forms
-    return price(config, model, packed, machine.low_bit_forms.get(config.run.precision, ()))
+    forms = machine.low_bit_forms.get(config.run.precision, ())
+    return price(config, model, machine.packs(config.run.precision), forms)
 
 
 def live_bytes(config: EngineConfig, plan: CachePlan) -> int:

@@ -15,7 +15,7 @@ from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.recipe import Matrix, matrices, recipe_of
-from engine.weight_format import Form, Scheme, crosses, groups_of, lies_blocked
+from engine.weight_format import WIDENED, Form, Scheme, crosses, groups_of, lies_blocked
 
 FUSED = "fused"
 """Beside a machine's low-bit forms: where the packed form's product of few rows is compiled."""
@@ -45,11 +45,53 @@ _A_LOOK_UP: Mapping[int, int] = {8: 104, 4: 60, 3: 71, 2: 38}
 _FLOAT, _INT, _BFLOAT = 4, 4, 2
 
 
+WIDENED_ROWS = 3
+"""Rows up to which a 16-bit product runs as it is where more are widened."""
+
+_A_WIDENED_WHOLE, _A_WIDENED, _A_WIDENED_PIECE = 9, 6, 6
+"""Calls of a widened product in one piece; of one in several, and of each of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """One dense matrix [outputs, inputs] in 16 bits, multiplied in float32: `kernels.linear`'s form
+    of that name."""
+
+    outputs: int
+    inputs: int
+
+    def beside(self, rows: int) -> int:
+        """As `Product.beside`."""
+        return 0 if rows <= WIDENED_ROWS else self.making(rows)
+
+    def making(self, rows: int) -> int:
+        """Bytes of the widened rows, a widened piece and its product."""
+        step = min(self._step, self.outputs)
+        return (rows * self.inputs + step * self.inputs + rows * step) * _FLOAT
+
+    def calls(self, rows: int) -> int:
+        return 1 if rows <= WIDENED_ROWS else self.making_calls
+
+    @property
+    def making_calls(self) -> int:
+        pieces = -(-self.outputs // self._step)
+        return _A_WIDENED_WHOLE if pieces == 1 else _A_WIDENED + _A_WIDENED_PIECE * pieces
+
+    @property
+    def look_up_calls(self) -> int:
+        return 1
+
+    @property
+    def _step(self) -> int:
+        return max(PIECE // self.inputs, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
     """One matrix [outputs, inputs] in one form. `crossover` is 0 where the matrix has none.
 
-    `fused` where products of few rows are compiled, `blocked` where codes lie as oneDNN lays them.
+    `fused` where products of few rows are compiled, `blocked` where codes lie as oneDNN lays them,
+    `widened` where dense products run in float32.
     """
 
     scheme: Scheme
@@ -60,6 +102,7 @@ class Product:
     crossover: int
     fused: bool
     blocked: bool
+    widened: bool
 
     # Tensors
 
@@ -68,7 +111,8 @@ class Product:
         result = rows * self.outputs * self._size
         if self._dense(rows):
             dense = self.outputs * self.inputs * self._size
-            return dense + max(self._decoding() - result, 0)
+            made = Widened(self.outputs, self.inputs).making(rows) if self.widened else 0
+            return dense + max(self._decoding() - result, made, 0)
         most, after = self._low_bit(rows)
         return max(most - result, after)
 
@@ -145,9 +189,14 @@ class Product:
 
     def calls(self, rows: int) -> int:
         """Of a product of `rows` rows."""
+        dense = self._dense(rows)
+        if dense and self.widened:
+            return self._calls(rows, dense) - 1 + Widened(self.outputs, self.inputs).making_calls
+        return self._calls(rows, dense)
+
+    def _calls(self, rows: int, dense: bool) -> int:
         if self.form == "packed":
             return self._packed_calls(rows)
-        dense = self._dense(rows)
         if self.form == "int4-group":
             return 6 + 27 * self._int4_pieces if dense else 4
         if dense:
@@ -208,24 +257,25 @@ class Product:
 
 @dataclass(frozen=True)
 class Products:
-    """The products of one build by quantised matrices and their number, by the name of the matrix
-    in a layer, and `head`; and the embedding, where rows are looked up in codes."""
+    """The products of one build by matrices that are quantised or widened, and their number, by the
+    name of the matrix in a layer, and `head`; and the embedding, where rows are looked up in
+    codes."""
 
-    by_name: Mapping[str, Counter[Product]]
+    by_name: Mapping[str, Counter[Product | Widened]]
     embedding: Product | None = None
 
     @classmethod
     def of(cls, config: EngineConfig, model: ModelConfig, forms: Collection[str]) -> Products:
         recipe = recipe_of(config.weights, model)
-        if not recipe.quantises:
+        if not recipe.quantises and WIDENED not in forms:
             return cls({})
-        found: dict[str, Counter[Product]] = {}
+        found: dict[str, Counter[Product | Widened]] = {}
         embedding = None
         for matrix in matrices(recipe, model):
             product = _product(matrix, config, forms)
             if product is None:
                 continue
-            if matrix.name == "embedding":
+            if matrix.name == "embedding" and isinstance(product, Product):
                 embedding = product
             if matrix.name != "embedding" or model.tied_head:
                 name = "head" if matrix.layer is None else matrix.name
@@ -252,13 +302,15 @@ class Products:
 
     @property
     def quantised_head(self) -> bool:
-        return "head" in self.by_name
+        return any(isinstance(one, Product) for one in self.by_name.get("head", ()))
 
 
-def _product(matrix: Matrix, config: EngineConfig, forms: Collection[str]) -> Product | None:
+def _product(
+    matrix: Matrix, config: EngineConfig, forms: Collection[str]
+) -> Product | Widened | None:
     form = matrix.form(forms)
     if matrix.scheme is None or form is None:
-        return None
+        return Widened(matrix.rows, matrix.columns) if WIDENED in forms else None
     over = config.weights.crossover if crosses(matrix.scheme) else 0
     return Product(
         matrix.scheme,
@@ -269,4 +321,5 @@ def _product(matrix: Matrix, config: EngineConfig, forms: Collection[str]) -> Pr
         over,
         FUSED in forms,
         lies_blocked(form, matrix.rows, matrix.columns, forms),
+        WIDENED in forms,
     )

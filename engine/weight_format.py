@@ -33,6 +33,10 @@ ROW = -1
 BLOCKED = "int8-blocked"
 """Beside a machine's low-bit forms: where large int8 matrices lie in oneDNN's layout."""
 
+WIDENED = "widened"
+"""Beside them for a 16-bit precision that this processor multiplies in float32: dense products of
+more than a few rows widen the weight, a piece at a time."""
+
 INT8_BLOCK = (64, 64)
 INT8_BLOCKED_CODES = 1 << 20
 INT8_SUM_BYTES = 4

@@ -33,9 +33,9 @@ from engine.products import FUSED
 from engine.quant.grid import GridWeight
 from engine.quant.weights import STACKS, QuantisedWeights
 from engine.run.batch import AttentionContext
-from engine.weight_format import Scheme
+from engine.weight_format import WIDENED, Scheme
 from kernels.attention import fused
-from kernels.linear.dispatch import Linear
+from kernels.linear.dispatch import Linear, widens
 from kernels.linear.low_bit_forms import available_low_bit_forms
 from kernels.linear.sharpen import ROUNDING, sharpen
 from kernels.norm.rms_norm import RMSNorm
@@ -157,6 +157,8 @@ class Llama:
             self.schemes = {name: grid.scheme for name, grid in grids.items()}
             found = available_low_bit_forms(self.dtype) if forms is None else forms
             self.low_bit_forms = tuple(found)
+        elif widens(self.dtype):
+            self.low_bit_forms = (WIDENED,)
         with torch.inference_mode():
             weights = Weights(tensors, self.dtype, device, grids, self.low_bit_forms)
             self.frequencies = rotary_frequencies(config).to(device)  # [D / 2]

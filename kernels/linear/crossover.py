@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from torch import Tensor
-from torch.nn import functional
+
+from kernels.linear.dispatch import dense_product
 
 
 class LowBit(Protocol):
@@ -66,7 +67,7 @@ class CrossoverLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """[T, K] -> [T, N]."""
         if self.crossover and x.shape[0] > self.crossover:
-            return functional.linear(x, self.low.dense(), self.low.bias)
+            return dense_product(x, self.low.dense(), self.low.bias)
         return self.low(x)
 
     def dense(self) -> Tensor:

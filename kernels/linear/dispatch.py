@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from kernels.linear.packed import PackedLinear
 from kernels.linear.plain import PlainLinear
 from kernels.linear.reference import linear as reference
+from kernels.linear.widened import WidenedLinear, widened_product
 
 Form = Literal["plain", "packed"]
 
@@ -40,7 +43,22 @@ def resolve(weight: Tensor, bias: Tensor | None = None) -> Linear:
         packed = _try_packed(weight, bias)
         if packed is not None:
             return packed
+        if widens(weight.dtype):
+            return WidenedLinear(weight.contiguous(), bias)
     return PlainLinear(weight.contiguous(), bias)
+
+
+@cache
+def widens(dtype: torch.dtype) -> bool:
+    """Whether this processor has no product of its own in `dtype`, and multiplies in float32."""
+    return dtype in (torch.bfloat16, torch.float16) and "packed" not in available_forms(dtype)
+
+
+def dense_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b by a weight that lives for one call: [T, K], [N, K], [N] -> [T, N]."""
+    if weight.device.type == "cpu" and widens(weight.dtype):
+        return widened_product(x, weight, bias)
+    return functional.linear(x, weight, bias)
 
 
 def available_forms(dtype: torch.dtype) -> tuple[Form, ...]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kernels.linear import int8_blocked
 from kernels.linear.crossover import LowBit
+from kernels.linear.dispatch import widens
 from kernels.linear.fused import fused_product
 from kernels.linear.int4_group import Int4GroupLinear
 from kernels.linear.int8 import Int8DynamicLinear, Int8RowLinear
@@ -25,8 +26,9 @@ from kernels.linear.reference import dequantise, linear
 
 FORMS = ("int8-row", "int4-group", "int8-dynamic", "packed")
 
-BLOCKED = "int8-blocked"
-"""Named beside them where large int8 matrices lie in oneDNN's layout."""
+BLOCKED, WIDENED = "int8-blocked", "widened"
+"""Named beside them: where large int8 matrices lie in oneDNN's layout; where dense products of the
+dtype run in float32."""
 
 _TOLERANCE = {
     "int8-row": {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3},
@@ -83,12 +85,14 @@ def make_low_bit(
 @cache
 def available_low_bit_forms(dtype: torch.dtype) -> tuple[str, ...]:
     """The forms whose kernels run here for `dtype`, found by trying a product of each; and
-    `BLOCKED`.
+    `BLOCKED`, `WIDENED`.
 
     The packed form needs nothing of the machine and is always among them.
     """
     found = [form for form in FORMS if form == "packed" or _gives_the_product(form, dtype)]
-    return (*found, BLOCKED) if int8_blocked.works() else tuple(found)
+    found += [BLOCKED] if int8_blocked.works() else []
+    found += [WIDENED] if widens(dtype) else []
+    return tuple(found)
 
 
 def _gives_the_product(form: str, dtype: torch.dtype) -> bool:

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from kernels.linear import dispatch
-from kernels.linear.dispatch import available_forms, resolve
+from kernels.linear.dispatch import available_forms, resolve, widens
 from kernels.linear.packed import PackedLinear
 from kernels.linear.plain import PlainLinear
 from kernels.linear.reference import linear
+from kernels.linear.widened import WidenedLinear, rows_of_a_piece
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 SHAPES = [(5, 123), (96, 64), (960, 576), (1, 7), (33, 1)]  # N, K
@@ -34,6 +35,7 @@ def test_every_form_gives_the_product(
     weight = random(*shape, dtype=dtype)
     bias = random(shape[0], dtype=dtype, seed=1) if biased else None
     forms = [PlainLinear(weight, bias), resolve(weight, bias)]
+    forms += [WidenedLinear(weight, bias)] if dtype != torch.float32 else []
     for rows in ROWS:
         x = random(rows, shape[1], dtype=dtype, seed=rows)
         truth = x.double() @ weight.double().T
@@ -50,7 +52,31 @@ def test_the_form_resolved_is_one_the_machine_has() -> None:
     for dtype in TOLERANCE:
         packs = "packed" in available_forms(dtype)
         form = resolve(random(48, 40, dtype=dtype)).form
-        assert form == ("onednn-packed" if packs else "plain")
+        assert widens(dtype) is (dtype != torch.float32 and not packs)
+        unpacked = WidenedLinear.form if widens(dtype) else "plain"
+        assert form == ("onednn-packed" if packs else unpacked)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_widened_product_is_summed_in_float32_and_rounded_once(dtype: torch.dtype) -> None:
+    """One of a large and many small: sums in 8 bits would lose every small one."""
+    inputs = 256
+    x = torch.ones(4, inputs, dtype=dtype)
+    weight = torch.full((1100, inputs), 2.0**-9, dtype=dtype)  # two pieces
+    weight[:, 0] = 1.0
+    truth = 1 + (inputs - 1) * 2.0**-9
+    assert torch.equal(WidenedLinear(weight)(x), torch.full((4, 1100), truth).to(dtype))
+    assert rows_of_a_piece(inputs) < 1100 < 2 * rows_of_a_piece(inputs)
+
+
+def test_a_weight_made_dense_is_multiplied_as_the_machine_multiplies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, weight = random(5, 40, dtype=torch.bfloat16), random(24, 40, dtype=torch.bfloat16)
+    truth = x.double() @ weight.double().T
+    for answer in (True, False):
+        monkeypatch.setattr(dispatch, "widens", lambda _, answer=answer: answer)
+        assert relative_error(dispatch.dense_product(x, weight), truth) < TOLERANCE[torch.bfloat16]
 
 
 def test_a_packed_form_that_multiplies_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,13 @@ from torch import Tensor
 from engine.weight_format import Form, Scheme, choose_form, lies_blocked, matrix_bytes
 from kernels.linear import int4_layout, int8, int8_blocked, int8_plain, low_bit_forms
 from kernels.linear.crossover import CrossoverLinear, LowBit
+from kernels.linear.dispatch import widens
 from kernels.linear.int4_group import Int4GroupLinear
 from kernels.linear.int8_blocked import BlockedInt8
 from kernels.linear.low_bit_forms import (
     BLOCKED,
     FORMS,
+    WIDENED,
     available_low_bit_forms,
     make_low_bit,
 )
@@ -305,8 +307,9 @@ def test_forms_available_are_those_whose_product_is_right(monkeypatch: pytest.Mo
 
     for dtype in DTYPES:
         assert "packed" in available_low_bit_forms(dtype)
-        assert set(available_low_bit_forms(dtype)) <= {*FORMS, BLOCKED}
+        assert set(available_low_bit_forms(dtype)) <= {*FORMS, BLOCKED, WIDENED}
         assert (BLOCKED in available_low_bit_forms(dtype)) == int8_blocked.works()
+        assert (WIDENED in available_low_bit_forms(dtype)) == widens(dtype)
     find = available_low_bit_forms.__wrapped__
     had = set(find(torch.bfloat16))
     for stand_in in (Wrong, fails):

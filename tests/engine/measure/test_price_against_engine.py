@@ -21,12 +21,15 @@ from engine.config import (
     ScheduleConfig,
     WorkloadConfig,
 )
+from engine.model import llama
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
 from engine.price import Price, price
 from engine.run.engine import Engine, SamplingParams
 from engine.schedule.plan import JOIN_ROWS
+from engine.weight_format import WIDENED
 from engine.work import prefill_passes
+from kernels.linear import dispatch
 
 Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
 Configs = Callable[..., ModelConfig]
@@ -100,7 +103,8 @@ def engine_config(
 
 
 def priced(model: Llama, config: EngineConfig) -> Price:
-    return price(config, model.config, packed_head="packed" in model.head.form)
+    packed = "packed" in model.head.form
+    return price(config, model.config, packed, model.low_bit_forms)
 
 
 # Memory
@@ -150,6 +154,26 @@ def test_a_build_in_a_vessel_fills_it_as_predicted_and_stays_inside(
         # A score that rounding ties with the largest is computed again: how many, chance decides.
         assert allocated <= budget * full // 100 * 1.001
     assert tried or load[2] == 1
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_processor_without_products_of_16_bits_is_priced_as_it_runs(
+    tiny_config: Configs, tiny_tensors: Tensors, monkeypatch: pytest.MonkeyPatch, load: Load
+) -> None:
+    def widens(dtype: torch.dtype) -> bool:
+        return dtype != torch.float32
+
+    monkeypatch.setattr(dispatch, "_try_packed", lambda *_: None)
+    monkeypatch.setattr(dispatch, "widens", widens)
+    monkeypatch.setattr(llama, "widens", widens)
+    config = tiny_config(context=1024, vocabulary=1024, layers=2)
+    model = Llama(config, tiny_tensors(config), "bfloat16")
+    assert model.low_bit_forms == (WIDENED,) and "float32" in model.kernel_path["linear"]
+    asked = engine_config(load, "bfloat16")
+    allocated, predicted = Engine(model, asked).allocated(), priced(model, asked)
+    assert predicted.weights == allocated["weights"]
+    assert predicted.total == pytest.approx(sum(allocated.values()), rel=0.02)
+    assert predicted.activations == pytest.approx(allocated["activations"], rel=0.03)
 
 
 def test_the_figures_that_formula_and_engine_share_are_the_same() -> None:
