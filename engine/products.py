@@ -45,7 +45,7 @@ _A_LOOK_UP: Mapping[int, int] = {8: 104, 4: 60, 3: 71, 2: 38}
 _FLOAT, _INT, _BFLOAT = 4, 4, 2
 
 
-WIDENED_ROWS = 3
+WIDENED_ROWS = 5
 """Rows up to which a 16-bit product runs as it is where more are widened."""
 
 _A_WIDENED_WHOLE, _A_WIDENED, _A_WIDENED_PIECE = 9, 6, 6

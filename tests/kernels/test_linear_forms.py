@@ -61,11 +61,11 @@ def test_the_form_resolved_is_one_the_machine_has() -> None:
 def test_a_widened_product_is_summed_in_float32_and_rounded_once(dtype: torch.dtype) -> None:
     """One of a large and many small: sums in 8 bits would lose every small one."""
     inputs = 256
-    x = torch.ones(4, inputs, dtype=dtype)
+    x = torch.ones(6, inputs, dtype=dtype)
     weight = torch.full((1100, inputs), 2.0**-9, dtype=dtype)  # two pieces
     weight[:, 0] = 1.0
     truth = 1 + (inputs - 1) * 2.0**-9
-    assert torch.equal(WidenedLinear(weight)(x), torch.full((4, 1100), truth).to(dtype))
+    assert torch.equal(WidenedLinear(weight)(x), torch.full((6, 1100), truth).to(dtype))
     assert rows_of_a_piece(inputs) < 1100 < 2 * rows_of_a_piece(inputs)
 
 

@@ -52,7 +52,7 @@ async def test_a_pass_leads_down_and_the_flood_leads_on(tmp_path: Path, language
         await walk.to("aftermath")
         await walk.to("insight")
         assert session.standing().halls["abyss"].state == "passed"
-        assert session.standing().halls["paging"].state == "open"
+        assert session.standing().halls["furnace"].state == "open"
         await walk.to("left")
 
 
