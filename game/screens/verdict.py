@@ -269,6 +269,13 @@ class VerdictScreen(InHallScreen):
         self._arrange()
         self.refresh_keys()
 
+    def action_back(self) -> None:
+        """From the details to the verdict, from the verdict to the map."""
+        if self.has_class("-details"):
+            self.action_details()
+        else:
+            super().action_back()
+
     def action_scroll(self, rows: int) -> None:
         self.query_one("#beneath", VerticalScroll).scroll_relative(y=rows, animate=False)
 
@@ -287,5 +294,5 @@ class VerdictScreen(InHallScreen):
         if binding_id == "go_on":
             return self.say("verdict.key.insight" if self.attempt.complete else "key.go_on")
         if binding_id == "back":
-            return self.say("key.to_map")
+            return self.say("key.back" if self.has_class("-details") else "key.to_map")
         return super().key_words(binding_id)

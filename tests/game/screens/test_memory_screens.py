@@ -164,7 +164,7 @@ async def test_the_forge_shows_the_rim_and_what_passes_it(tmp_path: Path) -> Non
         assert over > 0
         shown = text_of(walk.app)
         assert f"over the rim {over / 1e6:.3g} MB" in shown and "of 511 MB" in shown
-        assert f"{price.plan.slots} slots of 1,032" in shown
+        assert f"slots of 1,032: {price.plan.slots};" in shown
         assert "8,248 tokens at once, 8,192 asked" in shown
         await walk.press("r")
         assert "over the rim" not in text_of(walk.app)
