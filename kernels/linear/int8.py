@@ -8,6 +8,7 @@ library whose kernel multiplies: "onednn" (`int8_blocked`) or "torch" (`int8_pla
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import torch
@@ -43,7 +44,7 @@ class Int8Product(Protocol):
     def code_rows(self, ids: Tensor) -> Tensor: ...
 
 
-class _Int8Linear:
+class _Int8Linear(ABC):
     """y = x Wᵀ + b; the kind says how many bytes an activation is worth."""
 
     kind: str
@@ -55,8 +56,8 @@ class _Int8Linear:
         self.product = _lay_out(signed, self._pieces())
         self.bias = bias
 
-    def _pieces(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _pieces(self) -> int: ...
 
     @property
     def form(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from operator_calls import counted_calls
 
 from engine import activations, cache_tensors
 from engine.cache import block_layout, paged_span
@@ -205,16 +205,6 @@ def test_prefill_passes_are_the_ones_the_engine_makes(make_model: Models, load: 
 # Operator calls
 
 
-class CallCounter(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls += 1
-        return func(*args, **(kwargs or {}))
-
-
 FORMS = [
     (layout, block, bits, tolerance)
     for (layout, block), bits in product(LAYOUTS[:3], (0, 8, 4))
@@ -240,17 +230,7 @@ def test_priced_operator_calls_are_those_that_are_made(
     if "packed" not in model.head.form:
         pytest.skip("the counts are those of the packed forms")
     config = engine_config(load, precision, layout, block, bits)
-    engine = Engine(model, config)
-    for request in range(load[2]):
-        prompt = [(request + place) % 256 for place in range(load[0])]
-        engine.add_request(prompt, SamplingParams(max_tokens=load[1], ignore_eos=True))
-    counts: dict[str, list[int]] = {"prefill": [], "decode": []}
-    while engine.has_work:
-        with CallCounter() as counter:
-            step = engine.step()
-        counts[step.phase].append(counter.calls)
+    prefill, decode = counted_calls(Engine(model, config), load[0], load[1], load[2])
     found = priced(model, config)
-    assert found.prefill.dispatches == pytest.approx(sum(counts["prefill"]), rel=tolerance)
-    assert found.decode.dispatches == pytest.approx(
-        sum(counts["decode"]) / len(counts["decode"]), rel=tolerance
-    )
+    assert found.prefill.dispatches == pytest.approx(prefill, rel=tolerance)
+    assert found.decode.dispatches == pytest.approx(decode, rel=tolerance)

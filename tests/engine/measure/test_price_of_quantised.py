@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from operator_calls import counted_calls
 from rounded_weights import rounded
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine import products, weight_format
 from engine.config import (
@@ -22,7 +22,7 @@ from engine.config import (
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
 from engine.price import Price, price
-from engine.run.engine import Engine, SamplingParams
+from engine.run.engine import Engine
 from kernels.linear import (
     dispatch,
     int4_group,
@@ -172,16 +172,6 @@ def test_a_build_whose_rows_pass_the_crossover_holds_its_largest_matrix_dense(
     assert 0.7 * head < found[40, 32] - found[40, 0] < 1.2 * (head + wide)
 
 
-class CallCounter(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls += 1
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("load", [(40, 4, 1, 0), (20, 4, 9, 0), (60, 4, 3, 0)])
 @pytest.mark.parametrize("build", BUILDS)
@@ -190,19 +180,10 @@ def test_priced_operator_calls_are_those_that_are_made(
 ) -> None:
     model = make_model("wider", BUILDS[build], precision, 6)
     config = engine_config(load, BUILDS[build], precision)
-    engine = Engine(model, config)
-    for request in range(load[2]):
-        prompt = [(request + place) % 256 for place in range(load[0])]
-        engine.add_request(prompt, SamplingParams(max_tokens=load[1], ignore_eos=True))
-    counts: dict[str, list[int]] = {"prefill": [], "decode": []}
-    while engine.has_work:
-        with CallCounter() as counter:
-            step = engine.step()
-        counts[step.phase].append(counter.calls)
+    prefill, decode = counted_calls(Engine(model, config), load[0], load[1], load[2])
     found = priced(model, config)
-    mean = sum(counts["decode"]) / len(counts["decode"])
-    assert found.prefill.dispatches == pytest.approx(sum(counts["prefill"]), rel=0.1)
-    assert found.decode.dispatches == pytest.approx(mean, rel=0.1)
+    assert found.prefill.dispatches == pytest.approx(prefill, rel=0.1)
+    assert found.decode.dispatches == pytest.approx(decode, rel=0.1)
 
 
 def test_the_figures_are_those_of_the_kernels() -> None:
