@@ -310,7 +310,7 @@ def _product(
 ) -> Product | Widened | None:
     form = matrix.form(forms)
     if matrix.scheme is None or form is None:
-        return Widened(matrix.rows, matrix.columns) if WIDENED in forms else None
+        return Widened(matrix.rows, matrix.columns) if _widens(matrix, forms) else None
     over = config.weights.crossover if crosses(matrix.scheme) else 0
     return Product(
         matrix.scheme,
@@ -321,5 +321,10 @@ def _product(
         over,
         FUSED in forms,
         lies_blocked(form, matrix.rows, matrix.columns, forms),
-        WIDENED in forms,
+        _widens(matrix, forms),
     )
+
+
+def _widens(matrix: Matrix, forms: Collection[str]) -> bool:
+    """Whether its dense product is widened: on such a processor, large matrices are."""
+    return WIDENED in forms and matrix.elements >= PIECE

@@ -31,19 +31,21 @@ def make_flood(
     vacant_tokens: int,
     running: int,
     needs: Iterable[int],
+    working_bytes: int = 0,
 ) -> Flood:
     """The flood of a moment.
 
     A request asked for `asked_tokens` token slots and `vacant_tokens` were left of the cache;
     `running` are held, and `needs` holds the tokens that each request, held or in line, may come to
-    keep. Sharing between them is not foreseen in `fits`.
+    keep. Sharing between them is not foreseen in `fits`. `working_bytes` are what passes would need
+    more with the request among them.
     """
     tokens = tuple(needs)
-    # What the budget leaves beyond all parts is less than one slot or block, and nobody's.
+    # What the budget leaves beyond all parts is less than one request takes, and nobody's.
     slack = 0 if ledger.budget is None else max(ledger.budget - ledger.reserved_bytes, 0)
     return Flood(
         ledger=ledger,
-        asked_bytes=asked_tokens * plan.token_bytes,
+        asked_bytes=asked_tokens * plan.token_bytes + working_bytes,
         free_bytes=vacant_tokens * plan.token_bytes + slack,
         running=running,
         requests=len(tokens),

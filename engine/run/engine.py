@@ -7,6 +7,7 @@ in one phase; whoever wants to time a phase times its steps.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 
@@ -303,4 +304,15 @@ class Engine:
             vacant_tokens=self._cache.vacant_tokens,
             running=self.running,
             needs=(sequence.most_cached for sequence in self._scheduler.sequences),
+            working_bytes=self._more_working(asked_tokens),
         )
+
+    def _more_working(self, tokens: int) -> int:
+        """Bytes of working memory that the cache with room for `tokens` more would bring."""
+        plan = self.plan
+        if plan.layout == "contiguous":
+            larger = replace(plan, slots=plan.slots + 1)
+        else:
+            larger = replace(plan, blocks=plan.blocks + -(-tokens // plan.block_size))
+        foreseen = activation_peak.foreseen(self.model, self.config, larger)
+        return max(foreseen - self._parts()["activations"], 0)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from kernels.linear.packed import PackedLinear
 from kernels.linear.plain import PlainLinear
 from kernels.linear.reference import linear as reference
-from kernels.linear.widened import WidenedLinear, widened_product
+from kernels.linear.widened import WidenedLinear, widened_product, worth_widening
 
 Form = Literal["plain", "packed"]
 
@@ -43,7 +43,7 @@ def resolve(weight: Tensor, bias: Tensor | None = None) -> Linear:
         packed = _try_packed(weight, bias)
         if packed is not None:
             return packed
-        if widens(weight.dtype):
+        if widens(weight.dtype) and worth_widening(*weight.shape):
             return WidenedLinear(weight.contiguous(), bias)
     return PlainLinear(weight.contiguous(), bias)
 
@@ -56,7 +56,8 @@ def widens(dtype: torch.dtype) -> bool:
 
 def dense_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b by a weight that lives for one call: [T, K], [N, K], [N] -> [T, N]."""
-    if weight.device.type == "cpu" and widens(weight.dtype):
+    on_cpu = weight.device.type == "cpu"
+    if on_cpu and widens(weight.dtype) and worth_widening(*weight.shape):
         return widened_product(x, weight, bias)
     return functional.linear(x, weight, bias)
 

@@ -64,6 +64,11 @@ def widened_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
     return y
 
 
+def worth_widening(outputs: int, inputs: int) -> bool:
+    """Whether a matrix is large enough that its product takes longer than all the calls."""
+    return outputs * inputs >= PIECE
+
+
 def rows_of_a_piece(inputs: int) -> int:
     """Outputs that are widened at a time."""
     return max(PIECE // inputs, 1)

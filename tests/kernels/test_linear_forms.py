@@ -53,8 +53,10 @@ def test_the_form_resolved_is_one_the_machine_has() -> None:
         packs = "packed" in available_forms(dtype)
         form = resolve(random(48, 40, dtype=dtype)).form
         assert widens(dtype) is (dtype != torch.float32 and not packs)
+        assert form == ("onednn-packed" if packs else "plain")  # too small to widen
+        large = resolve(random(512, 512, dtype=dtype)).form
         unpacked = WidenedLinear.form if widens(dtype) else "plain"
-        assert form == ("onednn-packed" if packs else unpacked)
+        assert large == ("onednn-packed" if packs else unpacked)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -72,7 +74,7 @@ def test_a_widened_product_is_summed_in_float32_and_rounded_once(dtype: torch.dt
 def test_a_weight_made_dense_is_multiplied_as_the_machine_multiplies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    x, weight = random(5, 40, dtype=torch.bfloat16), random(24, 40, dtype=torch.bfloat16)
+    x, weight = random(5, 400, dtype=torch.bfloat16), random(700, 400, dtype=torch.bfloat16)
     truth = x.double() @ weight.double().T
     for answer in (True, False):
         monkeypatch.setattr(dispatch, "widens", lambda _, answer=answer: answer)

@@ -166,7 +166,10 @@ def test_a_processor_without_products_of_16_bits_is_priced_as_it_runs(
     monkeypatch.setattr(dispatch, "_try_packed", lambda *_: None)
     monkeypatch.setattr(dispatch, "widens", widens)
     monkeypatch.setattr(llama, "widens", widens)
-    config = tiny_config(context=1024, vocabulary=1024, layers=2)
+    config = tiny_config(
+        context=1024, vocabulary=1024, layers=2, hidden=576, heads=9, kv_heads=3, head_dim=64,
+        intermediate=1536,
+    )  # fmt: skip
     model = Llama(config, tiny_tensors(config), "bfloat16")
     assert model.low_bit_forms == (WIDENED,) and "float32" in model.kernel_path["linear"]
     asked = engine_config(load, "bfloat16")
