@@ -90,8 +90,8 @@ VESSEL: dict[str, Value] = {
     "memory.overflow": "break",
 }
 WITH_A_PACKED_HEAD, WITHOUT = 66, 55
-"""Percent of 538 MB: what the weights and a pass leave holds a few requests, never 32. A packed head
-is 57 MB more."""
+"""Percent of 538 MB: what the weights and a pass leave holds a few requests, never 32. A head that
+is packed takes 57 MB more."""
 
 
 async def test_a_flooded_trial_is_an_answer_and_the_same_worker_goes_on(
