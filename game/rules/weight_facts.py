@@ -78,7 +78,7 @@ def size_facts(
     facts: Facts = {"sixteen_mb": sixteen / 1e6}
     if config is None:
         return facts
-    packed = machine is None or "packed" in machine.linear_forms
+    packed = machine is None or machine.packs(config.run.precision)
     forms = machine.low_bit_forms.get(config.run.precision, ()) if machine is not None else ()
     try:
         size = element_bytes(config.run.precision)

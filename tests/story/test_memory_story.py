@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from weight_plays import BEFORE as ASKED
 from weight_plays import cliff_plays, furnace_plays
 
 from story.fact_table import TABLE
@@ -203,10 +204,10 @@ def test_no_hole_and_no_overflow_in_any_play(language: Language) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("stage", ["abyss", "paging"])
+@pytest.mark.parametrize("stage", ["abyss", "paging", "furnace", "precision"])
 def test_a_hall_can_be_entered_before_the_machine_is_known(stage: str, language: Language) -> None:
     always = {fact.name for fact in TABLE if fact.known == "always"}
-    bare = {name: value for name, value in BEFORE.items() if name in always}
+    bare = {name: value for name, value in (ASKED | BEFORE).items() if name in always}
     lines = tell(load_text(stage, language).scenes["arrival"], bare)
     assert len(lines) >= 7 and lines[-1].who == "wall"  # the bet is always offered
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from weight_plays import BEFORE, Play, cliff_plays, falls, furnace_plays
 
-from story.fact_table import TABLE
 from story.facts import derive, quote, tell
 from story.lint_words import cells
 from story.loader import load_stages, load_text
@@ -115,15 +114,6 @@ def test_no_hole_and_no_overflow_in_any_play(language: Language) -> None:
     for text in texts:
         assert "{" not in text and "}" not in text
         assert cells(text) <= BOX, text
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("stage", ["furnace", "precision"])
-def test_a_hall_can_be_entered_before_the_machine_is_known(stage: str, language: Language) -> None:
-    always = {fact.name for fact in TABLE if fact.known == "always"}
-    bare = {name: value for name, value in BEFORE.items() if name in always}
-    lines = tell(load_text(stage, language).scenes["arrival"], bare)
-    assert len(lines) >= 7 and lines[-1].who == "wall"  # the bet is always offered
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

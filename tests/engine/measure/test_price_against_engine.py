@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from known_loads import LOADS, Load
 from operator_calls import counted_calls
 
 from engine import activations, cache_tensors
@@ -34,8 +35,6 @@ from kernels.linear import dispatch
 Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
 Configs = Callable[..., ModelConfig]
 Models = Callable[..., Llama]
-Load = tuple[int, int, int, int]
-"""Prompt, output, batch, chunk."""
 
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -53,14 +52,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "a sliding window": {"sliding_window": 48},
 }
 LAYOUTS = [("contiguous", 16), ("paged", 1), ("paged", 16), ("paged", 64)]
-LOADS: list[Load] = [
-    (40, 4, 1, 0),
-    (40, 4, 4, 0),
-    (200, 8, 4, 16),
-    (30, 4, 64, 0),
-    (128, 24, 8, 64),
-    (500, 8, 2, 0),
-]
 
 
 @pytest.fixture(scope="module")

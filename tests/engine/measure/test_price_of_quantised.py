@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from known_loads import LOADS, Load
 from operator_calls import counted_calls
 from rounded_weights import rounded
 
@@ -35,8 +36,6 @@ from kernels.linear import (
 
 Configs = Callable[..., ModelConfig]
 Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
-Load = tuple[int, int, int, int]
-"""Prompt, output, batch, chunk."""
 
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {},
@@ -70,14 +69,6 @@ BUILDS: dict[str, WeightsConfig] = {
     "8 never dense, edges": WeightsConfig(2, crossover=0, edges=8),
     "symmetric, soon dense": WeightsConfig(4, symmetric="on", embedding=3, crossover=4),
 }
-LOADS: list[Load] = [
-    (40, 4, 1, 0),
-    (40, 4, 4, 0),
-    (200, 8, 4, 16),
-    (30, 4, 64, 0),
-    (128, 24, 8, 64),
-    (500, 8, 2, 0),
-]
 
 
 @pytest.fixture(autouse=True)
