@@ -33,10 +33,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "active")
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from kernels.linear.crossover import LowBit
-from kernels.linear.dispatch import resolve
+from kernels.linear.dispatch import dense_product, resolve
 from kernels.linear.fused import fused_product
 from kernels.linear.low_bit_forms import make_low_bit
 
@@ -69,6 +68,7 @@ KINDS = {
     "int8-dynamic": Kind("int8-dynamic", 8, 0, True),
     "int4-g64": Kind("int4-group", 4, 64, False),
     "int4-g32": Kind("int4-group", 4, 32, False),
+    "packed-8bit": Kind("packed", 8, 0, True),
     "packed-4bit": Kind("packed", 4, 96, False),
     "packed-3bit": Kind("packed", 3, 32, False),
     "packed-2bit": Kind("packed", 2, 32, False),
@@ -137,7 +137,7 @@ def compile_all(names: Sequence[str]) -> dict[str, float]:
     widths = sorted({KINDS[name].bits for name in names if KINDS[name].form == "packed"})
     seconds = {}
     for bits in widths:
-        fused = fused_product(bits, False, torch.bfloat16)
+        fused = fused_product(bits, torch.bfloat16)
         if fused is not None:
             seconds[f"{bits} bits"] = round(fused.seconds, 2)
             print(f"compiled the product of {bits} bits in {fused.seconds:.1f} s")
@@ -161,7 +161,7 @@ def measure(
         times = race(
             {
                 "product": low,
-                "dense": [dense_product(one) for one in low],
+                "dense": [dense_form(one) for one in low],
                 "bf16": packed,
             },
             x,
@@ -188,8 +188,8 @@ def make(kind: Kind, outputs: int, inputs: int, plain: bool) -> LowBit:
     )
 
 
-def dense_product(low: LowBit) -> Product:
-    return lambda x: functional.linear(x, low.dense())
+def dense_form(low: LowBit) -> Product:
+    return lambda x: dense_product(x, low.dense())
 
 
 def race(contenders: Mapping[str, Sequence[Product]], x: Tensor, rounds: int) -> dict[str, float]:

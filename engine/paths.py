@@ -22,5 +22,9 @@ def machine_home() -> Path:
     return cache_home() / "machines"
 
 
+def native_home() -> Path:
+    return cache_home() / "native"
+
+
 def log_home() -> Path:
     return cache_home() / "logs"

@@ -15,7 +15,15 @@ from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.recipe import Matrix, matrices, recipe_of
-from engine.weight_format import WIDENED, Form, Scheme, crosses, groups_of, lies_blocked
+from engine.weight_format import (
+    FUSED_RUN,
+    WIDENED,
+    Form,
+    Scheme,
+    crosses,
+    groups_of,
+    lies_blocked,
+)
 
 FUSED = "fused"
 """Beside a machine's low-bit forms: where the packed form's product of few rows is compiled."""
@@ -23,8 +31,9 @@ FUSED = "fused"
 PIECE = 1 << 18
 """Weights that are decoded at a time; the kernels' own figure."""
 
-FEWEST_ROWS, FUSED_ROWS = 4, 4
-"""Rows that a oneDNN product of fewer is filled up to; up to which the compiled product runs."""
+FEWEST_ROWS, FUSED_ROWS = 4, 32
+"""Rows that a oneDNN product of fewer is filled up to; up to which the fused product runs where
+dense ones are not widened."""
 
 INT4_BLOCK = 64
 """Outputs of a block of torch's int4 layout; 32 where registers are narrower."""
@@ -148,13 +157,12 @@ class Product:
         return (0, 0) if self._whole(rows) else self._int8(rows, pieces, pieces * rows)
 
     def _packed(self, rows: int) -> tuple[int, int]:
-        """A piece of the matrix is decoded, multiplied by and forgotten; or one row after another
-        summed group by group."""
+        """A piece of the matrix is decoded, multiplied by and forgotten; or nothing is written but
+        rows in float32 and their sums by runs."""
         rounded = rows * self.inputs * self._size if self.scheme.activations == 8 else 0
         if self._fuses(rows):
-            sums = groups_of(self.scheme, self.inputs) * self.outputs * _FLOAT
-            row = self.outputs * _FLOAT
-            return rounded + sums + (rows + 1) * row + self.inputs * _FLOAT, rounded + rows * row
+            scratch = rows * (self.inputs + self.inputs // FUSED_RUN) * _FLOAT
+            return 0, rounded + scratch
         codes, values = self._piece()
         product = rows * min(self._step, self.outputs) * self._size
         return 0, rounded + values + max(codes, product)
@@ -212,7 +220,9 @@ class Product:
         if self._dense(rows):
             return 3 + decode * pieces
         rounded = 10 if self.scheme.activations == 8 else 0
-        return rounded + (3 + 9 * rows if self._fuses(rows) else 1 + multiply * pieces)
+        if self._fuses(rows):
+            return rounded + 2
+        return rounded + 1 + multiply * pieces
 
     @property
     def look_up_calls(self) -> int:
@@ -238,7 +248,9 @@ class Product:
         return 0 < self.crossover < rows
 
     def _fuses(self, rows: int) -> bool:
-        return self.fused and rows <= FUSED_ROWS
+        group = self.inputs // groups_of(self.scheme, self.inputs)
+        few = rows <= FUSED_ROWS or self.widened
+        return self.fused and few and group % FUSED_RUN == 0
 
     def _whole(self, rows: int) -> bool:
         """Whether torch's weight-only int8 product runs, which takes activations as they are."""

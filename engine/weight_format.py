@@ -37,6 +37,9 @@ WIDENED = "widened"
 """Beside them for a 16-bit precision that this processor multiplies in float32: dense products of
 more than a few rows widen the weight, a piece at a time."""
 
+FUSED_FIRST = "fused-first"
+"""Beside them where the fused product of packed codes is the fastest of 8 and 4 bits too."""
+
 INT8_BLOCK = (64, 64)
 INT8_BLOCKED_CODES = 1 << 20
 INT8_SUM_BYTES = 4
@@ -46,6 +49,9 @@ it keeps beside each row."""
 INT4_GROUPS = (32, 64, 128, 256)
 INT4_ROWS = 32
 """Group sizes torch's int4 product knows, and what must divide N for it."""
+
+FUSED_RUN = 32
+"""Weights of a row that share a scale come in whole runs of so many for the fused product."""
 
 
 class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +94,9 @@ def choose_form(scheme: Scheme, rows: int, columns: int, forms: Collection[str])
     `forms` as `Capabilities.low_bit_forms`; "packed" needs nothing and is always there.
     """
     whole = scheme.group == ROW or scheme.group == columns
+    runs = (columns if whole else scheme.group) % FUSED_RUN == 0
+    if FUSED_FIRST in forms and scheme.activations == 16 and runs:
+        return "packed"
     if scheme.bits == 8 and whole and scheme.symmetric:
         wanted: Form = "int8-dynamic" if scheme.activations == 8 else "int8-row"
         if wanted in forms:

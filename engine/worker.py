@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from engine.machine import current_wait_policy, latest_profile, worker_environment
 from engine.messages import PROTOCOL, Hello
-from engine.paths import log_home
+from engine.paths import log_home, native_home
 from engine.serve.jobs import Handlers, Prepare, Prepared, Worker
 from engine.serve.lifeline import Heartbeat, die_with_parent, end_now
 from engine.serve.streams import bound_log, take_streams
@@ -74,7 +74,9 @@ def prepare(device: str) -> Prepared:
     if device not in DEVICES:
         raise ValueError(f"no kernels for device {device!r} here; this version has: cpu")
     from engine.detect import detect
+    from kernels import native
 
+    native.keep_in(native_home())
     capabilities = detect()
     hello = Hello(
         job=0,

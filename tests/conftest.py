@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("LATENCY_WALL_COMPILE", "off")
+"""Products are compiled by the tests that are about it alone: elsewhere, as if no machine had a
+compiler."""
 
 
 @pytest.fixture(scope="session")

@@ -1,55 +1,56 @@
-"""Decoding and product in one loop, compiled for this processor by torch.compile.
+"""Decoding and product in one loop, for a few rows: `fused.c`, compiled for this processor.
 
-For one row x and packed words (`bitstream`), with c the codes of a run of 32 and g its group:
+One library for each width and type of numbers, about a second of one core each. Where there is no
+compiler, or its product is wrong, there is no fused product, and forms say "plain".
 
-    sums[run, n] = Σ_j x[j] · (c[j, n] - 2^(b-1))                     reads every word once
-    y[n] = Σ_runs scale[g, n] · sums[run, n] + Σ_g zero[g, n] · Σ_{k in g} x[k]
+Two Zen 3 cores (AVX2, no AVX-512), torch 2.13, bfloat16, weights from memory, groups of 64 at 4
+bits and 32 below, microseconds; torch's own products of 4 and 8 bits (`int4_group`, `int8`) beside:
 
-Sixteen outputs share a vector register. A code is not shifted down: it is masked where it lies in
-its word, converted as that number, and meets an activation scaled by the power of two that makes
-up for it; three instructions a code, and exact. The sums are written out, and scaled in a loop of
-their own: 16-bit scales in the first would halve its speed.
+    rows, matrix        4 bits  torch's  3 bits  2 bits  8 bits  torch's
+    1   960 x 576           31       54      29      31      37       74
+    1   3072 x 576          78      151      97      90     129      264
+    1   576 x 1536          63      109      46      49      74       78
+    1   49152 x 576        918     2257    1025    1519    2074     3949
+    4   3072 x 576         275      291     275     235     285      318
+    16  3072 x 576        1323      772    1007     870    1182
 
-Sizes are arguments of what is compiled, so a process compiles once for each width it uses, with or
-without zeros: eight seconds of one core, less once torch's own cache on disk knows it. One row on
-one Zen 4 core, µs:
-
-                        960 x 576    3072 x 576    576 x 1536
-    2 bits, compiled           81           177           106
-            plain             640          1700           930
-    bfloat16                   86           204           114
+torch.compile was tried for the same loop: 333 for 3072 x 576 at 4 bits, 517 at 3, and three to nine
+seconds to make it.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from kernels import native
 from kernels.linear import bitstream
-from kernels.linear.bitstream import RUN, Field, fields
+from kernels.linear.bitstream import RUN
 
-COMPILERS = ("g++", "clang++", "c++")
+SOURCE = Path(__file__).with_name("fused.c")
 
-SWITCH = "LATENCY_WALL_COMPILE"
-"""Environment variable: "off" keeps to plain torch."""
+NUMBERS = {torch.float32: "FLOAT32", torch.bfloat16: "BFLOAT16", torch.float16: "FLOAT16"}
 
-_Function = Callable[..., tuple[Tensor, Tensor]]
-"""(x [G, runs of a group, 32], places [32], words, scale [, zero]) -> (y [N], sums)."""
+_TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+"""Largest error against float64, relative to the largest true value."""
+
+_Address = int | None
+_Function = Callable[..., None]
+"""`low_bit_product` of the source."""
 
 
 @dataclass(frozen=True)
 class FusedProduct:
-    """The compiled product for one width and dtype; `seconds` it took to make."""
+    """The compiled product for one width, in runs of `dtype`; `seconds` it took to make."""
 
     bits: int
+    dtype: torch.dtype
     seconds: float
     function: _Function
 
@@ -57,148 +58,107 @@ class FusedProduct:
         """Whether rows of `inputs` weights in `groups` groups come in whole runs."""
         return inputs % (groups * RUN) == 0
 
-    def __call__(self, row: Tensor, words: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
-        """`row` [K], `words` [K / 32, bits, N], `scale` and `zero` [G, N] -> float32 [N]."""
-        x = row.to(torch.float32).view(scale.shape[0], -1, RUN)
-        numbers = (scale,) if zero is None else (scale, zero)
-        return self.function(x, _places(self.bits), words, *numbers)[0]
+    def of(
+        self, words: Tensor, scale: Tensor, zero: Tensor | None, bias: Tensor | None
+    ) -> BoundProduct:
+        """The product by one weight: `words` [K / 32, bits, N], `scale` and `zero` [G, N], `bias`
+        [N], the numbers in `dtype`."""
+        return BoundProduct(
+            self.function,
+            self.dtype,
+            words.shape[2],
+            words.shape[0] * RUN,
+            scale.shape[0],
+            (words.data_ptr(), scale.data_ptr(), _address(zero), _address(bias)),
+            (words, scale, zero, bias),
+        )
 
 
-def has_compiler() -> bool:
-    """Whether a C++ compiler is on the path and wanted; nothing is compiled to find out."""
-    return os.environ.get(SWITCH) != "off" and any(shutil.which(name) for name in COMPILERS)
+@dataclass(frozen=True)
+class BoundProduct:
+    """y = x Wᵀ + b by one weight, whose tensors it keeps alive: their addresses are taken once."""
+
+    function: _Function
+    dtype: torch.dtype
+    outputs: int
+    inputs: int
+    groups: int
+    addresses: tuple[_Address, _Address, _Address, _Address]
+    tensors: tuple[Tensor | None, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[T, K] -> [T, N] in the dtype of the weight's numbers. Sums are float32."""
+        if x.dtype != self.dtype or not x.is_contiguous():
+            return self(x.to(self.dtype).contiguous()).to(x.dtype)
+        rows = x.shape[0]
+        y = torch.empty(rows, self.outputs, dtype=self.dtype)
+        scratch = torch.empty(rows * (self.inputs + self.inputs // RUN), dtype=torch.float32)
+        self.function(
+            x.data_ptr(),
+            *self.addresses,
+            y.data_ptr(),
+            scratch.data_ptr(),
+            rows,
+            self.outputs,
+            self.inputs,
+            self.groups,
+            torch.get_num_threads(),
+        )
+        return y
+
+
+def fused_product(bits: int, dtype: torch.dtype) -> FusedProduct | None:
+    """The compiled product for codes of `bits` in runs of `dtype`; made once a process.
+
+    None where it cannot be compiled, or is not wanted, or comes out wrong.
+    """
+    return None if native.compiler() is None else _made(bits, dtype)
 
 
 @cache
-def fused_product(bits: int, symmetric: bool, dtype: torch.dtype) -> FusedProduct | None:
-    """The compiled product for scales of `dtype`, and zeros unless `symmetric`.
-
-    None where it cannot be compiled or comes out wrong. Made once a process; compiling runs in this
-    process alone and leaves no helper behind.
-    """
-    if not has_compiler():
-        return None
+def _made(bits: int, dtype: torch.dtype) -> FusedProduct | None:
     began = time.perf_counter()
     try:
-        product = FusedProduct(bits, 0.0, _compile(bits, symmetric))
-        right = all(_is_right(product, symmetric, dtype, *shape) for shape in _PROBES)
-    except Exception:  # compilers fail in as many ways as there are compilers
+        library = native.library(SOURCE, {"BITS": bits, NUMBERS[dtype]: 1})
+        function = library.low_bit_product
+    except (native.NativeError, AttributeError):
         return None
-    return replace(product, seconds=time.perf_counter() - began) if right else None
+    function.argtypes = native.arguments("p" * 7 + "l" * 4 + "i")
+    function.restype = None
+    product = FusedProduct(bits, dtype, 0.0, function)
+    if not all(_is_right(product, *probe) for probe in _PROBES):
+        return None
+    return replace(product, seconds=time.perf_counter() - began)
 
 
-_PROBES = ((256, 4, 80), (192, 1, 177), (96, 3, 16))
-"""K, groups and N of the matrices the compiled product is tried on: the first fixes what is
-compiled, the others must be served by the same."""
+_PROBES = ((256, 4, 80, 1), (192, 1, 177, 7), (96, 3, 16, 2), (64, 1, 1_100, 4))
+"""K, groups, N and rows of the products a compiled function is tried on."""
 
 
-@cache
-def _places(bits: int) -> Tensor:
-    """float32 [32]: what one unit of a code's lowest bit is worth where the code lies in its word;
-    1 for codes that are shifted down."""
-    worth = torch.ones(RUN)
-    for index, field, shift in _codes(bits):
-        if not _shifts(field, shift, bits):
-            worth[index] = 2.0**-shift
-    return worth
+def _address(tensor: Tensor | None) -> _Address:
+    return None if tensor is None else tensor.data_ptr()
 
 
-def _codes(bits: int) -> list[tuple[int, Field, int]]:
-    """Of each code of a run: its number, its field, the bit of the word it begins at."""
-    return [
-        (field.first + place, field, field.shift + place * bits)
-        for field in fields(bits)
-        for place in range(field.count)
-    ]
-
-
-def _shifts(field: Field, shift: int, bits: int) -> bool:
-    """Whether a code must be shifted down: it crosses words, or holds the sign of its word."""
-    return field.crosses or shift + bits == 32
-
-
-def _expression(bits: int, symmetric: bool) -> _Function:
-    mask, middle = (1 << bits) - 1, 1 << (bits - 1)
-    found = _codes(bits)
-
-    def code(words: list[Tensor], field: Field, shift: int) -> Tensor:
-        """The code where it lies in its word, times 2^shift; or shifted down."""
-        word = words[field.word]
-        if not _shifts(field, shift, bits):
-            return word & (mask << shift)
-        if not field.crosses:
-            return (word >> shift) & mask
-        low = (word >> shift) & ((1 << (32 - shift)) - 1)
-        return (low | (words[field.word + 1] << (32 - shift))) & mask
-
-    def with_scales(
-        x: Tensor, places: Tensor, words: Tensor, scale: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        apart = [words[:, index] for index in range(bits)]  # [runs, N] each
-        runs = x.flatten(0, 1)  # [runs, 32]
-        worth = runs * places
-        sums = -float(middle) * runs.sum(dim=1)[:, None]
-        for index, field, shift in found:
-            sums = sums + code(apart, field, shift).to(torch.float32) * worth[:, index, None]
-        grouped = sums.view(x.shape[0], x.shape[1], words.shape[2])
-        return (grouped * scale[:, None].to(torch.float32)).sum(dim=(0, 1)), sums
-
-    def with_zeros(
-        x: Tensor, places: Tensor, words: Tensor, scale: Tensor, zero: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        y, sums = with_scales(x, places, words, scale)
-        totals = x.sum(dim=(1, 2))[:, None]  # [G, 1]
-        return y + (zero.to(torch.float32) * totals).sum(dim=0), sums
-
-    return with_scales if symmetric else with_zeros
-
-
-def _compile(bits: int, symmetric: bool) -> _Function:
-    """Nothing is compiled before the first call. Guards are left out: they would cost as much as a
-    small product, and `FusedProduct` alone calls, with tensors of one rank, layout and type."""
-    options: dict[str, Any] = {
-        "compile_threads": 1,
-        "cpp.dynamic_threads": True,
-        "cpp.enable_floating_point_contract_flag": "fast",
-        # no part of a sum is set aside in memory before its end
-        "realize_opcount_threshold": 1_000_000,
-        "realize_reads_threshold": 1_000_000,
-        "realize_acc_reads_threshold": 1_000_000,
-    }
-    skip = getattr(torch.compiler, "skip_all_guards_unsafe", None)
-    if skip is not None:
-        options["guard_filter_fn"] = skip
-    # traced first, so that every width is a function of its own to the compiler's cache: closures
-    # share their code, and without guards the first width would answer for all
-    traced = torch.fx.symbolic_trace(_expression(bits, symmetric))
-    compiled: _Function = torch.compile(traced.forward, fullgraph=True, options=options)
-    return compiled
-
-
-def _is_right(
-    product: FusedProduct,
-    symmetric: bool,
-    dtype: torch.dtype,
-    inputs: int,
-    groups: int,
-    outputs: int,
-) -> bool:
-    """Whether a random matrix's product equals float64's; its sizes are marked as arguments."""
+def _is_right(product: FusedProduct, inputs: int, groups: int, outputs: int, rows: int) -> bool:
+    """Whether a random matrix's product equals float64's, with zeros and bias and without."""
     bits = product.bits
     generator = torch.Generator().manual_seed(bits)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(product.dtype)
+
     shape = (outputs, inputs)
     codes = torch.randint(0, 1 << bits, shape, dtype=torch.uint8, generator=generator)
     words = bitstream.pack(codes, bits).words
-    x = torch.randn(groups, inputs // groups // RUN, RUN, generator=generator)
-    numbers = [torch.rand(groups, outputs, generator=generator).to(dtype) for _ in range(2)]
-    numbers = numbers[:1] if symmetric else numbers
-    torch._dynamo.mark_dynamic(words, (0, 2))
-    for tensor in (x, *numbers):
-        torch._dynamo.mark_dynamic(tensor, (0, 1))
-    y = product.function(x, _places(bits), words, *numbers)[0]
-    weight = codes.t().to(torch.float64).sub_(1 << (bits - 1)).view(groups, -1, outputs)
-    weight *= numbers[0][:, None]
-    if not symmetric:
-        weight += numbers[1][:, None]
-    truth = x.to(torch.float64).view(-1) @ weight.view(inputs, outputs)
-    return bool((y - truth).abs().max() <= 1e-5 * truth.abs().max())
+    x, bias = draw(rows, inputs), draw(outputs)
+    scale, zero = draw(groups, outputs), draw(groups, outputs)
+    bare = codes.t().to(torch.float64).sub_(1 << (bits - 1)).view(groups, -1, outputs)
+    bare = bare * scale.to(torch.float64)[:, None]
+    whole = bare + zero.to(torch.float64)[:, None]
+    wide = x.to(torch.float64)
+    pairs = (
+        (product.of(words, scale, None, None)(x), wide @ bare.view(inputs, outputs)),
+        (product.of(words, scale, zero, bias)(x), wide @ whole.view(inputs, outputs) + bias),
+    )
+    most = _TOLERANCE[product.dtype]
+    return all(bool((y - true).abs().max() <= most * true.abs().max()) for y, true in pairs)

@@ -3,8 +3,8 @@
     w[n, k] = scale[g, n] · (q[n, k] - 2^(b-1)) [+ zero[g, n]],  g = k // group
 
 Two ways to multiply. Plain torch decodes a piece of the matrix that fits a core's cache, multiplies
-by it and forgets it. Where a C++ compiler exists, torch.compile fuses decoding and product for a
-few rows (`fused`), and not even a piece is ever written out. `form` says which.
+by it and forgets it. Where a C compiler exists, decoding and product of a few rows are one loop
+(`fused`), and not even a piece is ever written out. `form` says which.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from torch.nn import functional
 
 from kernels.linear import bitstream
 from kernels.linear.checks import refuse_no_rows
+from kernels.linear.dispatch import widens
 from kernels.linear.fused import FusedProduct
 from kernels.linear.int8_pieces import rounded
 from kernels.linear.orientation import as_weight
+from kernels.linear.widened import worth_widening
 
-FUSED_ROWS = 4
-"""Up to so many rows the fused product runs, once a row; beyond, decoding once is cheaper."""
+FUSED_ROWS = 32
+"""Up to so many rows the fused product runs; beyond, decoding once is cheaper, unless the processor
+must widen what it decoded."""
 
 _PIECE = 1 << 18
 """Weights decoded at a time."""
@@ -58,12 +61,18 @@ class LowBitLinear:
         self.bits = bits
         self.bias = bias
         self.activations = activations
-        self.fused = fused if fused is not None and fused.takes(self.inputs, self.groups) else None
+        self.fused = None
+        if fused is not None and fused.takes(self.inputs, self.groups):
+            self.fused = fused.of(self.packed.words, self.scale, self.zero, bias)
 
     @property
     def form(self) -> str:
         way = "plain" if self.fused is None else "compiled"
         return f"packed-{self.bits}bit {way}" + ", int8 activations" * (self.activations == 8)
+
+    @property
+    def _would_widen(self) -> bool:
+        return widens(self.scale.dtype) and worth_widening(self.outputs, self.inputs)
 
     @property
     def nbytes(self) -> int:
@@ -76,19 +85,14 @@ class LowBitLinear:
         refuse_no_rows(x)
         if self.activations == 8:
             x = rounded(x)
-        if self.fused is not None and x.shape[0] <= FUSED_ROWS:
-            y = torch.stack([self._fused_row(self.fused, row) for row in x]).to(x.dtype)
-        else:
-            y = torch.empty(x.shape[0], self.outputs, dtype=x.dtype)
-            for first, end in self._pieces():
-                y[:, first:end] = functional.linear(x, as_weight(self._decode(first, end)))
+        if self.fused is not None and (x.shape[0] <= FUSED_ROWS or self._would_widen):
+            return self.fused(x)
+        y = torch.empty(x.shape[0], self.outputs, dtype=x.dtype)
+        for first, end in self._pieces():
+            y[:, first:end] = functional.linear(x, as_weight(self._decode(first, end)))
         if self.bias is not None:
             y += self.bias
         return y
-
-    def _fused_row(self, fused: FusedProduct, row: Tensor) -> Tensor:
-        """[K] -> float32 [N]."""
-        return fused(row, self.packed.words, self.scale, self.zero)
 
     def dense(self) -> Tensor:
         """[N, K] in the run's dtype."""

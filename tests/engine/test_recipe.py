@@ -19,6 +19,7 @@ from engine.recipe import (
     recipe_of,
 )
 from engine.weight_format import (
+    FUSED_FIRST,
     ROW,
     Scheme,
     choose_form,
@@ -213,6 +214,12 @@ def test_a_group_that_does_not_divide_names_one_that_does() -> None:
         (Scheme(4, 96), FORMS, "packed"),
         (Scheme(4, ROW), FORMS, "packed"),
         (Scheme(3, 32), FORMS, "packed"),
+        # where the fused product is the fastest: in whole runs of 32, activations as they are
+        (Scheme(4, 64), (*FORMS, FUSED_FIRST), "packed"),
+        (Scheme(8, ROW, symmetric=True), (*FORMS, FUSED_FIRST), "packed"),
+        (Scheme(8, 576, symmetric=True), (*FORMS, FUSED_FIRST), "packed"),
+        (Scheme(4, 48), (*FORMS, FUSED_FIRST), "packed"),
+        (Scheme(8, ROW, symmetric=True, activations=8), (*FORMS, FUSED_FIRST), "int8-dynamic"),
     ],
 )
 def test_a_form_is_the_fastest_that_can_hold_the_grid(

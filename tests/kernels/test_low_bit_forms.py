@@ -17,6 +17,7 @@ from kernels.linear.int8_blocked import BlockedInt8
 from kernels.linear.low_bit_forms import (
     BLOCKED,
     FORMS,
+    FUSED_FIRST,
     WIDENED,
     available_low_bit_forms,
     make_low_bit,
@@ -307,7 +308,7 @@ def test_forms_available_are_those_whose_product_is_right(monkeypatch: pytest.Mo
 
     for dtype in DTYPES:
         assert "packed" in available_low_bit_forms(dtype)
-        assert set(available_low_bit_forms(dtype)) <= {*FORMS, BLOCKED, WIDENED}
+        assert set(available_low_bit_forms(dtype)) <= {*FORMS, BLOCKED, WIDENED, FUSED_FIRST}
         assert (BLOCKED in available_low_bit_forms(dtype)) == int8_blocked.works()
         assert (WIDENED in available_low_bit_forms(dtype)) == widens(dtype)
     find = available_low_bit_forms.__wrapped__
@@ -315,6 +316,19 @@ def test_forms_available_are_those_whose_product_is_right(monkeypatch: pytest.Mo
     for stand_in in (Wrong, fails):
         monkeypatch.setattr(low_bit_forms, "Int4GroupLinear", stand_in)
         assert set(find(torch.bfloat16)) == had - {"int4-group"}
+
+
+@pytest.mark.parametrize(("instructions", "first"), [("AVX2", True), ("AVX512", False)])
+def test_the_fused_product_comes_first_where_torch_s_own_wait_for_arithmetic(
+    monkeypatch: pytest.MonkeyPatch, instructions: str, first: bool
+) -> None:
+    find = available_low_bit_forms.__wrapped__
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: object())
+    assert (FUSED_FIRST in find(torch.bfloat16)) == (FUSED_FIRST in find(torch.float32)) == first
+    assert FUSED_FIRST not in find(torch.float16)
+    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)  # nothing compiles
+    assert FUSED_FIRST not in find(torch.bfloat16)
 
 
 def test_the_engines_choice_can_be_laid_out() -> None:

@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import native
 from kernels.linear import bitstream, fused, int4_layout, int8_blocked
 from kernels.linear.bitstream import RUN, fields
 from kernels.linear.int8_pieces import ZERO_POINT, Pieces, rounded
@@ -152,61 +155,147 @@ def test_four_pieces_are_none() -> None:
         Pieces(4)
 
 
-def laid_out(product: fused.FusedProduct | None, group: int) -> tuple[LowBitLinear, torch.Tensor]:
-    """3 bits, 192 inputs, and the float64 weight."""
-    codes = random_codes(50, 192, 3)
-    scale = torch.rand(50, 192 // group, generator=torch.Generator().manual_seed(1)) + 0.1
-    zero = torch.rand(50, 192 // group, generator=torch.Generator().manual_seed(2)) - 0.5
-    wide = (codes.double() - 4).view(50, -1, group) * scale.double()[:, :, None]
-    truth = (wide + zero.double()[:, :, None]).view(50, 192)
-    return LowBitLinear(codes, scale, zero, 3, fused=product), truth
+def laid_out(
+    product: fused.FusedProduct | None, bits: int, group: int, dtype: torch.dtype, symmetric: bool
+) -> tuple[LowBitLinear, torch.Tensor, torch.Tensor]:
+    """50 outputs of 192 inputs with a bias, and weight and bias in float64."""
+    codes = random_codes(50, 192, bits)
+    generator = torch.Generator().manual_seed(1)
+    groups = 192 // group
+    scale = (torch.rand(50, groups, generator=generator) + 0.1).to(dtype)
+    zero = None if symmetric else (torch.rand(50, groups, generator=generator) - 0.5).to(dtype)
+    bias = torch.randn(50, generator=generator).to(dtype)
+    truth = (codes.double() - (1 << (bits - 1))).view(50, groups, group)
+    truth = truth * scale.double()[:, :, None]
+    if zero is not None:
+        truth = truth + zero.double()[:, :, None]
+    low = LowBitLinear(codes, scale, zero, bits, bias, fused=product)
+    return low, truth.view(50, 192), bias.double()
 
 
-def test_the_compiled_product_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three bits cross words; groups of 32 are one run each, one of 192 is the whole row."""
-    monkeypatch.delenv(fused.SWITCH, raising=False)
-    if not fused.has_compiler():
-        pytest.skip("no C++ compiler here")
-    other = fused.fused_product(2, False, torch.float32)
-    product = fused.fused_product(3, False, torch.float32)
-    assert other is not None and product is not None and product.seconds > 0
-    for group in (32, 96, 192):
-        low, truth = laid_out(product, group)
-        assert low.form == "packed-3bit compiled"
-        for rows in (1, 2, 4, 5):
+LOST = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+
+
+@pytest.mark.parametrize("dtype", LOST, ids=str)
+@pytest.mark.parametrize("bits", [8, 4, 3, 2])
+def test_the_compiled_product_is_the_true_one(
+    monkeypatch: pytest.MonkeyPatch, bits: int, dtype: torch.dtype
+) -> None:
+    """Against float64. Groups of 32 are one run each, one of 192 is the whole row; 50 outputs leave
+    a piece over; three bits cross words; one to four rows are decoded for at once."""
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    if native.compiler() is None:
+        pytest.skip("no C compiler here")
+    product = fused.fused_product(bits, dtype)
+    assert product is not None and product.seconds > 0
+    for group, symmetric in ((32, True), (96, False), (192, False)):
+        low, truth, bias = laid_out(product, bits, group, dtype, symmetric)
+        assert low.form == f"packed-{bits}bit compiled"
+        for rows in (1, 2, 3, 4, 5, 11):
             generator = torch.Generator().manual_seed(rows)
-            x = torch.randn(rows, 192, generator=generator)
-            error = (low(x).double() - x.double() @ truth.T).abs().max()
-            assert float(error) < 1e-5 * float((x.double() @ truth.T).abs().max())
-    low, _ = laid_out(product, 16)  # a group ends within a run
-    assert low.form == "packed-3bit plain"
+            x = torch.randn(rows, 192, generator=generator).to(dtype)
+            y = low(x)
+            assert y.dtype == dtype
+            right = x.double() @ truth.T + bias
+            assert float((y.double() - right).abs().max()) < LOST[dtype] * float(right.abs().max())
+    low, _, _ = laid_out(product, bits, 16, dtype, False)  # a group ends within a run
+    assert low.form == f"packed-{bits}bit plain"
 
 
-def test_where_nothing_compiles_the_form_says_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(bits: int, symmetric: bool) -> None:
-        raise RuntimeError("cc1plus: out of memory")
+def test_what_is_not_finite_comes_out_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault must be seen where it arose: no rounding turns it into a number."""
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    if native.compiler() is None:
+        pytest.skip("no C compiler here")
+    for dtype in (torch.float32, torch.bfloat16):
+        low, _, _ = laid_out(fused.fused_product(4, dtype), 4, 32, dtype, False)
+        x = torch.ones(2, 192, dtype=dtype)
+        x[1, 7] = float("nan")
+        y = low(x)
+        assert bool(torch.isfinite(y[0]).all()) and bool(torch.isnan(y[1]).all())
+        x[1, 7] = float("inf")
+        assert not bool(torch.isfinite(low(x)[1]).any())
 
-    def wrong(bits: int, symmetric: bool) -> object:
-        return lambda x, places, words, *numbers: (torch.zeros(words.shape[2]), words)
 
-    monkeypatch.delenv(fused.SWITCH, raising=False)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    for compiler in (broken, wrong):
-        monkeypatch.setattr(fused, "_compile", compiler)
-        product = fused.fused_product.__wrapped__(2, True, torch.float32)
+def program(path: Path, line: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_where_nothing_compiles_the_form_says_plain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A compiler that fails, one that writes no library, one whose function is wrong."""
+    failing = program(tmp_path / "failing", "exit 1")
+    silent = program(tmp_path / "silent", "exit 0")
+    for compiler in (failing, silent):
+        monkeypatch.setattr(native, "compiler", lambda compiler=compiler: str(compiler))
+        product = fused._made.__wrapped__(2, torch.float32)
         assert product is None
-        assert laid_out(product, 32)[0].form == "packed-3bit plain"
+        assert laid_out(product, 2, 32, torch.float32, False)[0].form == "packed-2bit plain"
+
+
+def test_a_function_that_multiplies_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(native, "library", lambda *_: SimpleNamespace(low_bit_product=nothing))
+    assert fused._made.__wrapped__(2, torch.float32) is None
+
+
+def test_a_compiler_that_lacks_a_flag_is_asked_again_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = next((found for name in native.COMPILERS if (found := shutil.which(name))), None)
+    if real is None:
+        pytest.skip("no C compiler here")
+    picky = program(tmp_path / "picky", f'case "$*" in *openmp*) exit 1;; esac; exec {real} "$@"')
+    monkeypatch.setattr(native, "compiler", lambda: str(picky))
+    product = fused._made.__wrapped__(4, torch.float32)
+    assert product is not None  # it was tried against float64 when it was made
 
 
 def test_without_a_compiler_or_the_wish_nothing_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(bits: int, symmetric: bool) -> None:
+    def never(*_: object) -> None:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(fused, "_compile", never)
+    monkeypatch.setattr(native.subprocess, "run", never)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert fused.fused_product.__wrapped__(2, True, torch.float32) is None
+    assert fused.fused_product(2, torch.float32) is None
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setenv(fused.SWITCH, "off")
-    assert fused.fused_product.__wrapped__(2, True, torch.float32) is None
+    monkeypatch.setenv(native.SWITCH, "off")
+    assert fused.fused_product(2, torch.float32) is None
+
+
+def test_a_library_is_kept_and_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Made once; a damaged one is made again; other definitions are another library."""
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    real = native.compiler()
+    if real is None:
+        pytest.skip("no C compiler here")
+    runs = tmp_path / "runs"
+    counting = program(tmp_path / "counting", f'echo x >> {runs}; exec {real} "$@"')
+    monkeypatch.setattr(native, "compiler", lambda: str(counting))
+    folder = tmp_path / "kept"
+    monkeypatch.setattr(native, "_folder", folder)
+
+    def times() -> int:
+        return len(runs.read_text().split())
+
+    def made(bits: int) -> bool:
+        return fused._made.__wrapped__(bits, torch.float32) is not None
+
+    assert made(2) and times() == 1
+    (first,) = folder.iterdir()
+    assert made(2) and times() == 1
+    assert made(4) and times() == 2 and len(list(folder.iterdir())) == 2
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / first.name).write_bytes(b"not a library")
+    monkeypatch.setattr(native, "_folder", damaged)
+    assert made(2) and times() == 3 and (damaged / first.name).stat().st_size > 1_000
+    monkeypatch.setattr(native, "_folder", runs)  # a file where the folder should be
+    assert made(2) and times() == 4

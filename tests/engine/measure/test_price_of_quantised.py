@@ -24,7 +24,9 @@ from engine.model.config import ModelConfig
 from engine.model.llama import Llama
 from engine.price import Price, price
 from engine.run.engine import Engine
+from kernels import native
 from kernels.linear import (
+    bitstream,
     dispatch,
     int4_group,
     int8,
@@ -69,12 +71,6 @@ BUILDS: dict[str, WeightsConfig] = {
     "8 never dense, edges": WeightsConfig(2, crossover=0, edges=8),
     "symmetric, soon dense": WeightsConfig(4, symmetric="on", embedding=3, crossover=4),
 }
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling takes seconds; what is compiled is counted as what is not, a little too much."""
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)
 
 
 @pytest.fixture
@@ -185,14 +181,42 @@ def test_the_figures_are_those_of_the_kernels() -> None:
     assert int8.BLOCKED_CODES == weight_format.INT8_BLOCKED_CODES
     assert low_bit_forms.BLOCKED == weight_format.BLOCKED
     assert low_bit_forms.WIDENED == weight_format.WIDENED
+    assert low_bit_forms.FUSED_FIRST == weight_format.FUSED_FIRST
+    assert bitstream.RUN == weight_format.FUSED_RUN
     assert widened.FEW_ROWS == products.WIDENED_ROWS and widened.PIECE == products.PIECE
 
 
-def test_a_compiled_product_is_counted_as_one(tiny_config: Configs) -> None:
-    """Few calls where a plain one takes hundreds, and no piece of the matrix in memory."""
-    config = EngineConfig(run=RunConfig("bfloat16"), weights=WeightsConfig(3))
-    plain = products.Products.of(config, tiny_config(), ("packed",))
-    fused = products.Products.of(config, tiny_config(), ("packed", products.FUSED))
-    (one,), (other,) = plain.by_name["gate_up"], fused.by_name["gate_up"]
-    assert other.calls(1) < one.calls(1) / 4 and other.calls(5) == one.calls(5)
-    assert other.beside(1) < one.beside(1) and other.beside(5) == one.beside(5)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("build", ["4", "8", "2", "mixed", "symmetric, soon dense"])
+def test_a_compiled_product_is_priced_as_what_it_makes(
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_config: Configs,
+    tiny_tensors: Tensors,
+    build: str,
+    precision: str,
+) -> None:
+    """Its account and its calls, where the machine would rather run it than torch's own."""
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    if native.compiler() is None:
+        pytest.skip("no C compiler here")
+    config = tiny_config(context=1024, vocabulary=1024, layers=6, hidden=128, intermediate=384)
+    weights = rounded(config, tensors := tiny_tensors(config), BUILDS[build])
+    forms = (*low_bit_forms.available_low_bit_forms(torch.bfloat16), weight_format.FUSED_FIRST)
+    model = Llama(
+        config,
+        tensors,
+        precision,
+        quantised=weights,
+        crossover=BUILDS[build].crossover,
+        forms=forms,
+    )
+    assert "compiled" in model.kernel_path["linear"]
+    for load in ((40, 4, 1, 0), (20, 4, 9, 0)):
+        asked = engine_config(load, BUILDS[build], precision)
+        found, allocated = priced(model, asked), Engine(model, asked).allocated()
+        assert found.weights == allocated["weights"]
+        assert found.total == pytest.approx(sum(allocated.values()), rel=0.02)
+        assert found.activations == pytest.approx(allocated["activations"], rel=0.04)
+        prefill, decode = counted_calls(Engine(model, asked), *load[:3])
+        assert found.prefill.dispatches == pytest.approx(prefill, rel=0.1)
+        assert found.decode.dispatches == pytest.approx(decode, rel=0.1)

@@ -28,7 +28,6 @@ from engine.quality_report import Quality
 from engine.recipe import Recipe
 from engine.serve.failures import Aborted
 from engine.trial import TrialSpec
-from kernels.linear import low_bit_forms
 
 Configs = Callable[..., ModelConfig]
 Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
@@ -62,7 +61,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "questions", lambda: QUESTIONS)
     monkeypatch.setattr(quality_module, "questions", lambda: QUESTIONS)
     monkeypatch.setattr(probes, "marks", by_sum)
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)  # nothing is compiled
 
 
 def by_sum(

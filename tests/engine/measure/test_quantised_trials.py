@@ -45,11 +45,6 @@ FORMS = {
 MACHINE_HERE: Capabilities = msgspec.structs.replace(CAPABILITIES, low_bit_forms=FORMS)
 
 
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)
-
-
 @pytest.fixture
 def make_runner(tiny_config: Configs, tiny_tensors: Tensors, byte_tokenizer: Any) -> Make:
     """make_runner(events, aborted, quantise): on one tiny model."""

@@ -22,7 +22,6 @@ from engine.quant.weights import QuantisedWeights
 from engine.quantised import LayerError
 from engine.recipe import Recipe, recipe_of
 from engine.run.scoring import logits
-from kernels.linear import low_bit_forms
 
 Configs = Callable[..., ModelConfig]
 Tensors = Callable[[ModelConfig], dict[str, torch.Tensor]]
@@ -48,9 +47,7 @@ def bench(
     tiny_config: Configs,
     tiny_tensors: Tensors,
     byte_tokenizer: Any,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Bench:
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)
     config = tiny_config(tied_head=False, qkv_bias=True)
     tensors = tiny_tensors(config)
     loaded = SimpleNamespace(

@@ -18,7 +18,6 @@ from engine.quant.grid import GridWeight
 from engine.quant.weights import QuantisedWeights
 from engine.recipe import recipe_of
 from engine.run.scoring import logits
-from kernels.linear import low_bit_forms
 from kernels.linear.crossover import CrossoverLinear
 
 _SIZES = {"float32": 4, "bfloat16": 2}
@@ -74,12 +73,6 @@ def tensors_of(config: ModelConfig) -> dict[str, Tensor]:
             parts |= {name: torch.ones(config.head_dim) for name in ("q_norm", "k_norm")}
         found |= {f"layers.{layer}.{name}": tensor for name, tensor in parts.items()}
     return found
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products of packed codes are compiled in the tests of the kernels, which takes seconds."""
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,0 +1,144 @@
+"""C functions for this processor: compiled by the machine's own compiler when first wanted.
+
+A source gives one small library for each set of definitions. Libraries are kept in a folder if one
+is named (`keep_in`), under a digest of all that went into them: source, definitions, compiler and
+processor; else they live as long as the process. Whoever asks for a function tries it before use:
+what comes from a disk or a compiler is believed by its results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+COMPILERS = ("cc", "gcc", "clang")
+
+SWITCH = "LATENCY_WALL_COMPILE"
+"""Environment variable: "off" keeps to plain torch."""
+
+_COMMON = ("-O3", "-ffp-contract=fast", "-shared", "-fPIC")
+
+_ATTEMPTS = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",), ())
+"""Flags beside the common ones: not every compiler knows its processor, or has OpenMP's threads."""
+
+_PATIENCE = 120.0
+"""Seconds a compiler may take."""
+
+_folder: Path | None = None
+
+
+class NativeError(RuntimeError):
+    """No compiler is there or wanted, or none of its attempts gave a library that loads."""
+
+
+def keep_in(folder: Path | None) -> None:
+    """Keep libraries in `folder` from now on; None: keep none."""
+    global _folder
+    _folder = folder
+
+
+def compiler() -> str | None:
+    """A C compiler, where one is on the path and wanted; nothing is compiled to find out."""
+    if os.environ.get(SWITCH) == "off":
+        return None
+    return next((found for name in COMPILERS if (found := shutil.which(name))), None)
+
+
+def library(source: Path, definitions: Mapping[str, int]) -> ctypes.CDLL:
+    """The library that `source` gives with `definitions`.
+
+    Raises:
+        NativeError: as said there.
+    """
+    chosen = compiler()
+    if chosen is None:
+        raise NativeError(f"no C compiler is on the path, or {SWITCH} is off")
+    defined = tuple(f"-D{name}={value}" for name, value in definitions.items())
+    kept = None if _folder is None else _folder / f"{_digest(source, defined, chosen)}.so"
+    if kept is not None and kept.is_file():
+        try:
+            return ctypes.CDLL(str(kept))
+        except OSError:
+            pass  # damaged: it is made again
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "native.so"
+        loaded = _make(chosen, source, defined, made)
+        if kept is not None:
+            _keep(made, kept)
+    return loaded  # the file of a loaded library may go
+
+
+def arguments(kinds: str) -> list[type[ctypes._SimpleCData[Any]]]:
+    """Types of a function's arguments: p an address or None, l a long, i an int."""
+    return [_KINDS[kind] for kind in kinds]
+
+
+_KINDS: Mapping[str, type[ctypes._SimpleCData[Any]]] = {
+    "p": ctypes.c_void_p,
+    "l": ctypes.c_long,
+    "i": ctypes.c_int,
+}
+
+
+def _make(chosen: str, source: Path, defined: Sequence[str], made: Path) -> ctypes.CDLL:
+    fault: Exception | None = None
+    for flags in _ATTEMPTS:
+        command = [chosen, *_COMMON, *flags, *defined, str(source), "-o", str(made)]
+        try:
+            subprocess.run(
+                command,
+                check=True,
+                timeout=_PATIENCE,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            return ctypes.CDLL(str(made))
+        except (OSError, subprocess.SubprocessError) as error:
+            fault = error
+    raise NativeError(f"{chosen} gave no library of {source.name}") from fault
+
+
+def _keep(made: Path, kept: Path) -> None:
+    """Whole or not at all; a disk that refuses costs a second at the next start, nothing else."""
+    part = kept.with_name(f"{kept.name}.{os.getpid()}")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made, part)
+        part.replace(kept)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _digest(source: Path, defined: Sequence[str], chosen: str) -> str:
+    found = Path(chosen).resolve()
+    stamp = found.stat()
+    parts = (
+        source.read_text(encoding="utf-8"),
+        repr((_COMMON, _ATTEMPTS, tuple(defined))),
+        f"{found} {stamp.st_size} {stamp.st_mtime_ns}",
+        _processor(),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+@cache
+def _processor() -> str:
+    """What "native" means here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    names = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({one for one in text.splitlines() if one.startswith(names)}))
