@@ -15,6 +15,7 @@ from engine.cache_tensors import CacheTensors, Group, Pass
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.products import Products
+from engine.weight_format import NATIVE, NATIVE_PAIRS, NATIVE_ROWS
 
 JOIN_ROWS = 128
 """Rows within which whole prompts share a prefill pass; the scheduler's own figure."""
@@ -37,7 +38,8 @@ def activation_bytes(
     cache = CacheTensors.of(config, model, size, plan)
     products = Products.of(config, model, forms)
     passes = (largest_prefill(config, plan), largest_decode(config, plan))
-    return max(_peak(parts, model, size, cache, products) for parts in passes)
+    threads = config.run.threads if NATIVE in forms else 0
+    return max(_peak(parts, model, size, cache, products, threads) for parts in passes)
 
 
 def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
@@ -72,9 +74,17 @@ def largest_decode(config: EngineConfig, plan: CachePlan) -> Pass:
 
 
 def _peak(
-    parts: Pass, model: ModelConfig, size: int, cache: CacheTensors, products: Products
+    parts: Pass,
+    model: ModelConfig,
+    size: int,
+    cache: CacheTensors,
+    products: Products,
+    threads: int,
 ) -> int:
-    """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor."""
+    """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor.
+
+    `threads` of the functions in C that few rows run in; 0 where none do.
+    """
     rows = sum(part.rows for part in parts)
     sequences = sum(part.times for part in parts)
     residual = rows * model.hidden * _FLOAT
@@ -92,7 +102,9 @@ def _peak(
     widened = scores * _FLOAT if size < _FLOAT else 0
     # The largest scores computed again: x, weight and product, a little over B rows each.
     sharpened = 3 * sequences * model.hidden * _FLOAT if widened and model.tied_head else 0
-    normed = rows * model.hidden * _FLOAT + (stream if size < _FLOAT else 0)
+    few = threads > 0 and rows <= NATIVE_ROWS
+    normed = stream if few else rows * model.hidden * _FLOAT + (stream if size < _FLOAT else 0)
+    turning = 0 if few and not model.head_dim % NATIVE_PAIRS else _FLOAT
     attended = rows * model.query_width * size
     inner = rows * model.intermediate * size
     moments = (
@@ -100,13 +112,14 @@ def _peak(
         layer + normed,
         layer + stream + qkv + products.beside("qkv", rows),
         # In float32, or cast to it: the turned copy, and the half-rotated one or the result.
-        attention + rotated * (_FLOAT + size),
+        attention + rotated * (turning + size),
         attention + rotated * size + cache.writing(rows),
         attention
         + rotated * size
         + max(cache.attending(parts), attended + stream + products.beside("o", rows)),
         layer + stream + 2 * inner + products.beside("gate_up", rows),
-        layer + 2 * stream + 3 * inner + products.beside("down", rows),
+        layer + stream + 3 * inner,
+        layer + 2 * stream + inner + products.beside("down", rows),
         last + scores * size + products.beside("head", sequences),
         last + widened + max(scores * size, sharpened),
     )

@@ -13,6 +13,7 @@ from engine.cache_tensors import CHUNK_BYTES, FEWEST_PLACES
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.products import Products
+from engine.weight_format import NATIVE, NATIVE_HEADS, NATIVE_PAIRS, NATIVE_ROWS, WIDENED
 
 A_PASS, A_SHARPENED_HEAD = 41, 13
 A_LAYER, A_QK_NORM = 31, 5
@@ -20,6 +21,11 @@ OF_FEW_ROWS, FEWEST_ROWS, MATRICES = 8, 4, 4
 """Of a pass; of a head whose largest scores are computed again; of each layer without what it does
 with the cache; of norms in its heads; of filling fewer rows than four up to four, for each of its
 four matrices."""
+
+NATIVE_PASS, NATIVE_LAYER, NATIVE_TURN = 4, 10, 3
+NATIVE_SPAN, NATIVE_NARROW_SPAN = 3, 2
+"""Fewer where a few rows run in C: of a pass, for its last norm; of a layer, for norms, gates and
+sums; for rotations; of a span of single rows, for attention, in float32 and in 16 bits."""
 
 _FLOAT = 4
 
@@ -66,7 +72,8 @@ class Calls:
         width, block = self._width, self.config.cache.block_size
         if not self._paged:
             spans = 1 if self._plain else sequences
-            return self._pass(sequences, sequences, spans * width.span + width.encode, 0)
+            span = width.span - self._native_span
+            return self._pass(sequences, sequences, spans * span + width.encode, 0)
         if block < FEWEST_PLACES:
             attend = sequences * width.gathered
             return self._pass(sequences, sequences, attend + width.encode, 8 + 10 * sequences)
@@ -77,10 +84,14 @@ class Calls:
 
     def _pass(self, rows: int, sequences: int, cache: int, around: int) -> int:
         """`cache` calls of each layer for its cache, `around` of the whole pass."""
-        few = OF_FEW_ROWS if rows < FEWEST_ROWS else 0
+        few = OF_FEW_ROWS if rows < FEWEST_ROWS and WIDENED not in self.forms else 0
         layer = A_LAYER + few + cache + (A_QK_NORM if self.model.qk_norm else 0)
+        if NATIVE in self.forms and rows <= NATIVE_ROWS:
+            layer -= NATIVE_LAYER + (0 if self.model.head_dim % NATIVE_PAIRS else NATIVE_TURN)
         products = Products.of(self.config, self.model, self.forms)
         calls = A_PASS + around + self.model.layers * layer
+        if NATIVE in self.forms and sequences <= NATIVE_ROWS:
+            calls -= NATIVE_PASS
         calls += products.more_calls(rows, sequences, dense=1 + few // MATRICES)
         if self.size < _FLOAT and (self.model.tied_head or products.quantised_head):
             calls += A_SHARPENED_HEAD + products.look_up_calls
@@ -100,6 +111,12 @@ class Calls:
     @property
     def _plain(self) -> bool:
         return self.config.cache.bits == 0 or (self.config.cache.bits == 16 and self.size == 2)
+
+    @property
+    def _native_span(self) -> int:
+        if NATIVE not in self.forms or self.model.head_dim % NATIVE_HEADS:
+            return 0
+        return NATIVE_SPAN if self.size == _FLOAT else NATIVE_NARROW_SPAN
 
     @property
     def _width(self) -> _Width:

@@ -17,7 +17,8 @@ import torch
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
-from engine.weight_format import WIDTHS
+from engine.weight_format import NATIVE, WIDTHS
+from kernels.gate.swiglu import is_native
 from kernels.linear.dispatch import available_forms
 from kernels.linear.low_bit_forms import available_low_bit_forms
 
@@ -84,9 +85,13 @@ def linear_forms() -> tuple[str, ...]:
 
 
 def low_bit_forms() -> dict[str, tuple[str, ...]]:
-    """By usable precision, the forms of quantised weights whose product comes out right here."""
+    """By usable precision, the forms of quantised weights whose product comes out right here, and
+    what else distinguishes this machine's kernels (`engine.weight_format`)."""
     usable = {name: dtype for name, dtype in _PRECISIONS.items() if not why_not(dtype)}
-    return {name: available_low_bit_forms(dtype) for name, dtype in usable.items()}
+    return {
+        name: available_low_bit_forms(dtype) + (NATIVE,) * is_native(dtype)
+        for name, dtype in usable.items()
+    }
 
 
 def weight_bits(forms: Mapping[str, Collection[str]]) -> dict[str, str]:

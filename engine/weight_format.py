@@ -40,6 +40,13 @@ more than a few rows widen the weight, a piece at a time."""
 FUSED_FIRST = "fused-first"
 """Beside them where the fused product of packed codes is the fastest of 8 and 4 bits too."""
 
+NATIVE = "native"
+"""Beside them where what is done with a few rows alone (norms, rotation, gates, attention of one
+row) runs in C."""
+
+NATIVE_ROWS, NATIVE_HEADS, NATIVE_PAIRS = 8, 16, 32
+"""Rows up to which it does; what must divide a head's width for attention, and for rotation."""
+
 INT8_BLOCK = (64, 64)
 INT8_BLOCKED_CODES = 1 << 20
 INT8_SUM_BYTES = 4

@@ -1,6 +1,7 @@
 """C functions for this processor: compiled by the machine's own compiler when first wanted.
 
-A source gives one small library for each set of definitions. Libraries are kept in a folder if one
+A source stands beside the operation it is about, shares `native.h`, and gives one small library for
+each set of definitions. Libraries are kept in a folder if one
 is named (`keep_in`), under a digest of all that went into them: source, definitions, compiler and
 processor; else they live as long as the process. Whoever asks for a function tries it before use:
 what comes from a disk or a compiler is believed by its results.
@@ -16,23 +17,42 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import torch
+from torch import Tensor
 
 COMPILERS = ("cc", "gcc", "clang")
 
 SWITCH = "LATENCY_WALL_COMPILE"
 """Environment variable: "off" keeps to plain torch."""
 
-_COMMON = ("-O3", "-ffp-contract=fast", "-shared", "-fPIC")
+FEW_ROWS = 8
+"""Rows up to which what is done with rows alone runs in C, where there is C: beyond, its arithmetic
+costs more than calls do, and torch's threads share it."""
+
+HEADER = Path(__file__).with_name("native.h")
+
+NUMBERS: Mapping[torch.dtype, str] = {
+    torch.float32: "FLOAT32",
+    torch.bfloat16: "BFLOAT16",
+    torch.float16: "FLOAT16",
+}
+"""What defines the header's type of numbers."""
+
+_COMMON = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC", f"-I{HEADER.parent}")
 
 _ATTEMPTS = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",), ())
 """Flags beside the common ones: not every compiler knows its processor, or has OpenMP's threads."""
 
 _PATIENCE = 120.0
 """Seconds a compiler may take."""
+
+Function = Callable[..., None]
+"""A C function; threads of Python run on while it does."""
 
 _folder: Path | None = None
 
@@ -52,6 +72,59 @@ def compiler() -> str | None:
     if os.environ.get(SWITCH) == "off":
         return None
     return next((found for name in COMPILERS if (found := shutil.which(name))), None)
+
+
+def function(
+    source: Path, name: str, arguments: str, dtype: torch.dtype, **definitions: int
+) -> Function:
+    """The function `name` of `source` for numbers of `dtype`, which returns nothing.
+
+    `arguments` are letters: p an address or None, l a long, i an int, f a float.
+
+    Raises:
+        NativeError: it cannot be had.
+    """
+    found = library(source, {NUMBERS[dtype]: 1, **definitions})
+    try:
+        made = getattr(found, name)
+    except AttributeError:
+        raise NativeError(f"{source.name} gave a library without {name}") from None
+    made.argtypes = [_KINDS[letter] for letter in arguments]
+    made.restype = None
+    return cast(Function, made)
+
+
+_KINDS: Mapping[str, type[ctypes._SimpleCData[Any]]] = {
+    "p": ctypes.c_void_p,
+    "l": ctypes.c_long,
+    "i": ctypes.c_int,
+    "f": ctypes.c_float,
+}
+
+
+def tried(
+    source: Path, name: str, arguments: str, dtype: torch.dtype, right: Callable[[Function], bool]
+) -> Function | None:
+    """As `function`, if `right` finds its results so; None where it does not, or there is none."""
+    try:
+        found = function(source, name, arguments, dtype)
+    except NativeError:
+        return None
+    return found if right(found) else None
+
+
+def probe(*shape: int, dtype: torch.dtype) -> Tensor:
+    """Normal numbers to try a function on."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
+
+
+def agrees(found: Tensor, true: Tensor) -> bool:
+    """Whether a result is the reference's within the rounding of its type."""
+    most = _TOLERANCE[found.dtype] * true.to(torch.float32).abs().max()
+    return bool((found.to(torch.float32) - true.to(torch.float32)).abs().max() <= most)
+
+
+_TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
 
 def library(source: Path, definitions: Mapping[str, int]) -> ctypes.CDLL:
@@ -76,18 +149,6 @@ def library(source: Path, definitions: Mapping[str, int]) -> ctypes.CDLL:
         if kept is not None:
             _keep(made, kept)
     return loaded  # the file of a loaded library may go
-
-
-def arguments(kinds: str) -> list[type[ctypes._SimpleCData[Any]]]:
-    """Types of a function's arguments: p an address or None, l a long, i an int."""
-    return [_KINDS[kind] for kind in kinds]
-
-
-_KINDS: Mapping[str, type[ctypes._SimpleCData[Any]]] = {
-    "p": ctypes.c_void_p,
-    "l": ctypes.c_long,
-    "i": ctypes.c_int,
-}
 
 
 def _make(chosen: str, source: Path, defined: Sequence[str], made: Path) -> ctypes.CDLL:
@@ -125,6 +186,7 @@ def _digest(source: Path, defined: Sequence[str], chosen: str) -> str:
     found = Path(chosen).resolve()
     stamp = found.stat()
     parts = (
+        HEADER.read_text(encoding="utf-8"),
         source.read_text(encoding="utf-8"),
         repr((_COMMON, _ATTEMPTS, tuple(defined))),
         f"{found} {stamp.st_size} {stamp.st_mtime_ns}",

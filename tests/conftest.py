@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,24 @@ def default_model_path() -> Path:
         return fetch_default()
     except FetchError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """C functions as on a machine with a compiler; skipped where there is none."""
+    from kernels import native
+    from kernels.attention import decode
+    from kernels.gate import swiglu
+    from kernels.norm import rms_norm
+    from kernels.residual import add
+    from kernels.rope import rotation
+
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    if native.compiler() is None:
+        pytest.skip("no C compiler here")
+    kept = [module._native for module in (decode, swiglu, rms_norm, add, rotation)]
+    for function in kept:
+        function.cache_clear()
+    yield
+    for function in kept:
+        function.cache_clear()

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from engine.model.config import ModelConfig
 from engine.model.rotary import rotary_frequencies
@@ -33,12 +32,14 @@ from engine.products import FUSED
 from engine.quant.grid import GridWeight
 from engine.quant.weights import STACKS, QuantisedWeights
 from engine.run.batch import AttentionContext
-from engine.weight_format import WIDENED, Scheme
+from engine.weight_format import NATIVE, WIDENED, Scheme
 from kernels.attention import fused
+from kernels.gate.swiglu import is_native, swiglu
 from kernels.linear.dispatch import Linear, widens
 from kernels.linear.low_bit_forms import available_low_bit_forms
 from kernels.linear.sharpen import ROUNDING, sharpen
 from kernels.norm.rms_norm import RMSNorm
+from kernels.residual.add import add
 from kernels.rope import rotation
 from kernels.rope.rotation import Rotation
 
@@ -80,8 +81,7 @@ class GatedMLP:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[T, H] -> [T, H]."""
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(functional.silu(gate).mul_(up))
+        return self.down(swiglu(self.gate_up(x)))
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Layer:
 
     def __call__(self, x: Tensor, turn: Rotation, context: AttentionContext) -> Tensor:
         """Adds to the residual stream `x` [T, H] float32 in place."""
-        x += self.attention(self.attention_norm(x), turn, context)
-        x += self.mlp(self.mlp_norm(x))
+        add(x, self.attention(self.attention_norm(x), turn, context))
+        add(x, self.mlp(self.mlp_norm(x)))
         return x
 
     @property
@@ -159,6 +159,8 @@ class Llama:
             self.low_bit_forms = tuple(found)
         elif widens(self.dtype):
             self.low_bit_forms = (WIDENED,)
+        if device == "cpu" and is_native(self.dtype) and NATIVE not in self.low_bit_forms:
+            self.low_bit_forms += (NATIVE,)
         with torch.inference_mode():
             weights = Weights(tensors, self.dtype, device, grids, self.low_bit_forms)
             self.frequencies = rotary_frequencies(config).to(device)  # [D / 2]
@@ -234,8 +236,8 @@ class Llama:
         return {
             "linear": self._named(*self.linears),
             "attention": f"sdpa-{backend} {self.precision}",
-            "norm": RMSNorm.form,
-            "rope": rotation.FORM,
+            "norm": self.final_norm.form,
+            "rope": rotation.form(config.head_dim, self.dtype),
             "head": self._named(self.head) + ", sharpened" * (self._head_rows is not None),
         }
 

@@ -122,6 +122,7 @@ class TrialScreen(InHallScreen):
         if not self._prices:
             self._count_work()
         self.update_pieces()
+        self.refresh_keys()
         self.query_one("#progress", Picture).refresh()
 
     def ended(self, outcome: Outcome) -> None:

@@ -13,72 +13,15 @@
    one decoding. A thread takes neighbouring outputs, some hundreds at a time: its reads are long,
    and the sums of one piece stay in the first-level cache.
 
-   Compiled by fused.py with BITS (8, 4, 3 or 2) and one of FLOAT32, BFLOAT16 and FLOAT16: the type of
-   everything but codes and sums. */
+   Compiled by fused.py with BITS: 8, 4, 3 or 2. */
 
-#include <stdint.h>
-#include <string.h>
+#include "native.h"
 
-#ifdef __AVX512F__
-#define LANES 16
-#else
-#define LANES 8
-#endif
 #define VECTORS 2
 #define BLOCK (LANES * VECTORS)
 #define PIECE 512
 #define RUN 32
 #define TOGETHER 4
-
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float Floats __attribute__((vector_size(4 * LANES)));
-typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
-typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-
-#ifdef BFLOAT16
-typedef uint16_t Number;
-typedef uint16_t Numbers __attribute__((vector_size(2 * LANES)));
-
-INLINE float widen(Number half) {
-    uint32_t word = (uint32_t)half << 16;
-    float number;
-    memcpy(&number, &word, sizeof number);
-    return number;
-}
-
-/* To the nearest, ties to even; what is not a number stays none. */
-INLINE Number narrow(float number) {
-    uint32_t word;
-    memcpy(&word, &number, sizeof word);
-    if ((word & 0x7fffffffu) > 0x7f800000u) return (Number)(word >> 16 | 0x40u);
-    return (Number)((word + 0x7fffu + (word >> 16 & 1u)) >> 16);
-}
-
-INLINE Floats widen_all(Numbers halves) {
-    return (Floats)(__builtin_convertvector(halves, Words) << 16);
-}
-#else
-#ifdef FLOAT16
-typedef _Float16 Number;
-typedef _Float16 Numbers __attribute__((vector_size(2 * LANES)));
-#else
-typedef float Number;
-typedef Floats Numbers;
-#endif
-
-INLINE float widen(Number number) { return (float)number; }
-INLINE Number narrow(float number) { return (Number)number; }
-INLINE Floats widen_all(Numbers numbers) { return __builtin_convertvector(numbers, Floats); }
-#endif
-
-INLINE long least(long a, long b) { return a < b ? a : b; }
-
-INLINE Floats load_numbers(const Number *from) {
-    Numbers found;
-    memcpy(&found, from, sizeof found);
-    return widen_all(found);
-}
 
 INLINE Words load_words(const uint32_t *from) {
     Words found;
@@ -126,11 +69,10 @@ INLINE void add_run(int rows, const uint32_t *run, long stride, const Number *sc
     for (int v = 0; v < VECTORS; v++) {
         const Floats factor = load_numbers(scale + v * LANES);
         for (int t = 0; t < rows; t++) {
-            Floats sum;
-            memcpy(&sum, sums + t * PIECE + v * LANES, sizeof sum);
-            sum += s[t][v] * factor;
+            float *at = sums + t * PIECE + v * LANES;
+            Floats sum = load_floats(at) + s[t][v] * factor;
             if (zero) sum += load_numbers(zero + v * LANES) * totals[t * runs];
-            memcpy(sums + t * PIECE + v * LANES, &sum, sizeof sum);
+            store_floats(at, sum);
         }
     }
 }
@@ -194,14 +136,11 @@ void low_bit_product(const Number *x, const uint32_t *words, const Number *scale
     for (long r = 0; r < rows * runs; r++) {
         Floats total = {0};
         for (int j = 0; j < RUN; j += LANES) {
-            Floats number = load_numbers(x + r * RUN + j), factor;
-            memcpy(&factor, worths + j, sizeof factor);
+            const Floats number = load_numbers(x + r * RUN + j);
             total += number;
-            number *= factor;
-            memcpy(scratch + r * RUN + j, &number, sizeof number);
+            store_floats(scratch + r * RUN + j, number * load_floats(worths + j));
         }
-        totals[r] = 0.0f;
-        for (int lane = 0; lane < LANES; lane++) totals[r] += total[lane];
+        totals[r] = sum_of(total);
     }
     const Product p = {words, scale, zero, bias, scratch, totals, y, outputs, inputs, groups};
     const long parts = (outputs + threads * PIECE - 1) / (threads * PIECE) * threads;

@@ -21,7 +21,6 @@ seconds to make it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -35,14 +34,10 @@ from kernels.linear.bitstream import RUN
 
 SOURCE = Path(__file__).with_name("fused.c")
 
-NUMBERS = {torch.float32: "FLOAT32", torch.bfloat16: "BFLOAT16", torch.float16: "FLOAT16"}
-
 _TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """Largest error against float64, relative to the largest true value."""
 
 _Address = int | None
-_Function = Callable[..., None]
-"""`low_bit_product` of the source."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class FusedProduct:
     bits: int
     dtype: torch.dtype
     seconds: float
-    function: _Function
+    function: native.Function
 
     def takes(self, inputs: int, groups: int) -> bool:
         """Whether rows of `inputs` weights in `groups` groups come in whole runs."""
@@ -78,7 +73,7 @@ class FusedProduct:
 class BoundProduct:
     """y = x Wᵀ + b by one weight, whose tensors it keeps alive: their addresses are taken once."""
 
-    function: _Function
+    function: native.Function
     dtype: torch.dtype
     outputs: int
     inputs: int
@@ -119,12 +114,9 @@ def fused_product(bits: int, dtype: torch.dtype) -> FusedProduct | None:
 def _made(bits: int, dtype: torch.dtype) -> FusedProduct | None:
     began = time.perf_counter()
     try:
-        library = native.library(SOURCE, {"BITS": bits, NUMBERS[dtype]: 1})
-        function = library.low_bit_product
-    except (native.NativeError, AttributeError):
+        function = native.function(SOURCE, "low_bit_product", "ppppppplllli", dtype, BITS=bits)
+    except native.NativeError:
         return None
-    function.argtypes = native.arguments("p" * 7 + "l" * 4 + "i")
-    function.restype = None
     product = FusedProduct(bits, dtype, 0.0, function)
     if not all(_is_right(product, *probe) for probe in _PROBES):
         return None

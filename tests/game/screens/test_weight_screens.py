@@ -252,3 +252,34 @@ async def test_without_colours_or_braille_every_sign_still_stands(
         await walk.press("d")
         shown = text_of(walk.app)
         assert shown.isascii() and "[Lyon,]" in shown and "##" in shown
+
+
+@pytest.mark.parametrize("stage", ["furnace", "precision"])
+@pytest.mark.parametrize("size", [(60, 20), (100, 30), (200, 60)], ids=str)
+async def test_no_screen_breaks_at_other_sizes(
+    tmp_path: Path, stage: str, size: tuple[int, int]
+) -> None:
+    async with in_hall(tmp_path, stage, pressing_engine(), size=size) as walk:
+        await sealed(walk)
+        assert any("Esc" in line for line in grid(walk.app)[-2:])
+        await tried(walk, AWQ if stage == "furnace" else WALL)
+        assert any("Esc" in line for line in grid(walk.app)[-2:])
+        for key in ("v", "d"):
+            await walk.press(key)
+            assert any("Esc" in line for line in grid(walk.app)[-2:]), key
+
+
+async def test_the_other_view_is_offered_as_soon_as_there_is_one(tmp_path: Path) -> None:
+    """While layers are pressed: the hint was once there only after the trial."""
+    engine = pressing_engine()
+    async with in_hall(tmp_path, "furnace", engine, size=(120, 40)) as walk:
+        await sealed(walk)
+        walk.run.set_build(AWQ)
+        engine.hold = True
+        await walk.begin_trial()
+        walk.app.screen.beat()  # type: ignore[attr-defined]
+        await walk.pilot.pause()
+        assert "V other view" in text_of(walk.app)
+        engine.hold = False
+        engine.release()
+        await walk.settle()

@@ -1,0 +1,1 @@
+"""The residual stream: float32, and what layers add to it."""
