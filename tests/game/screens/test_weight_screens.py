@@ -272,7 +272,7 @@ async def test_no_screen_breaks_at_other_sizes(
 async def test_the_other_view_is_offered_as_soon_as_there_is_one(tmp_path: Path) -> None:
     """While layers are pressed: the hint was once there only after the trial."""
     engine = pressing_engine()
-    async with in_hall(tmp_path, "furnace", engine, size=(120, 40)) as walk:
+    async with in_hall(tmp_path, "furnace", engine, size=(80, 24)) as walk:
         await sealed(walk)
         walk.run.set_build(AWQ)
         engine.hold = True
