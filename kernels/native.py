@@ -3,8 +3,8 @@
 A source stands beside the operation it is about, shares `native.h`, and gives one small library for
 each set of definitions. Libraries are kept in a folder if one is named (`keep_in`), under a digest
 of all that went into them: source, definitions, compiler and processor; else they live as long as
-the process. Whoever asks for a function tries it before use: what comes from a disk or a compiler is
-believed by its results.
+the process. Whoever asks for a function tries it before use: what comes from a disk or a compiler
+is believed by its results.
 """
 
 from __future__ import annotations
