@@ -103,11 +103,16 @@ _KINDS: Mapping[str, type[ctypes._SimpleCData[Any]]] = {
 
 
 def tried(
-    source: Path, name: str, arguments: str, dtype: torch.dtype, right: Callable[[Function], bool]
+    source: Path,
+    name: str,
+    arguments: str,
+    dtype: torch.dtype,
+    right: Callable[[Function], bool],
+    **definitions: int,
 ) -> Function | None:
     """As `function`, if `right` finds its results so; None where it does not, or there is none."""
     try:
-        found = function(source, name, arguments, dtype)
+        found = function(source, name, arguments, dtype, **definitions)
     except NativeError:
         return None
     return found if right(found) else None

@@ -221,8 +221,6 @@ def test_priced_operator_calls_are_those_that_are_made(
     tolerance: float,
 ) -> None:
     model = make_model("plain", precision, layers)
-    if "packed" not in model.head.form:
-        pytest.skip("the counts are those of the packed forms")
     config = engine_config(load, precision, layout, block, bits)
     prefill, decode = counted_calls(Engine(model, config), load[0], load[1], load[2])
     found = priced(model, config)
