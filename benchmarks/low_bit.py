@@ -36,7 +36,7 @@ from torch import Tensor
 
 from kernels.linear.crossover import LowBit
 from kernels.linear.dispatch import dense_product, resolve
-from kernels.linear.fused import fused_product
+from kernels.linear.fused import fused_functions
 from kernels.linear.low_bit_forms import make_low_bit
 
 SHAPES = {
@@ -137,10 +137,10 @@ def compile_all(names: Sequence[str]) -> dict[str, float]:
     widths = sorted({KINDS[name].bits for name in names if KINDS[name].form == "packed"})
     seconds = {}
     for bits in widths:
-        fused = fused_product(bits, torch.bfloat16)
+        fused = fused_functions(bits, torch.bfloat16)
         if fused is not None:
             seconds[f"{bits} bits"] = round(fused.seconds, 2)
-            print(f"compiled the product of {bits} bits in {fused.seconds:.1f} s")
+            print(f"compiled the functions of {bits} bits in {fused.seconds:.1f} s")
     return seconds
 
 

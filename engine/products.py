@@ -16,17 +16,19 @@ from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.recipe import Matrix, matrices, recipe_of
 from engine.weight_format import (
+    FUSED_PANEL,
     FUSED_RUN,
     WIDENED,
     Form,
     Scheme,
     crosses,
+    fuses,
     groups_of,
     lies_blocked,
 )
 
 FUSED = "fused"
-"""Beside a machine's low-bit forms: where the packed form's product of few rows is compiled."""
+"""Beside a machine's low-bit forms: where the packed form is compiled."""
 
 PIECE = 1 << 18
 """Weights that are decoded at a time; the kernels' own figure."""
@@ -50,6 +52,9 @@ _A_PIECE: Mapping[int, tuple[int, int]] = {8: (101, 103), 4: (57, 59), 3: (68, 7
 
 _A_LOOK_UP: Mapping[int, int] = {8: 104, 4: 60, 3: 71, 2: 38}
 """Calls to look rows up in packed codes."""
+
+_A_COMPILED_PIECE = 4
+"""Calls to make a piece dense by compiled functions, and to multiply by it."""
 
 _FLOAT, _INT, _BFLOAT = 4, 4, 2
 
@@ -127,6 +132,8 @@ class Product:
 
     def _decoding(self) -> int:
         """What is alive beside the dense matrix while it is made."""
+        if self._compiled:
+            return 0
         elements = self.outputs * self.inputs
         if self.form in ("int8-row", "int8-dynamic"):
             return elements if self.blocked else 0  # codes in the order of rows
@@ -165,6 +172,8 @@ class Product:
             return 0, rounded + scratch
         codes, values = self._piece()
         product = rows * min(self._step, self.outputs) * self._size
+        if self._compiled:
+            return 0, rounded + values + product
         return 0, rounded + values + max(codes, product)
 
     def _int4(self, rows: int) -> tuple[int, int]:
@@ -218,15 +227,19 @@ class Product:
         decode, multiply = _A_PIECE[self.scheme.bits]
         pieces = -(-self.outputs // self._step)
         if self._dense(rows):
-            return 3 + decode * pieces
+            return 2 if self._compiled else 3 + decode * pieces
         rounded = 10 if self.scheme.activations == 8 else 0
         if self._fuses(rows):
             return rounded + 2
+        if self._compiled:
+            return rounded + 1 + _A_COMPILED_PIECE * pieces
         return rounded + 1 + multiply * pieces
 
     @property
     def look_up_calls(self) -> int:
         """To look rows up."""
+        if self._compiled:
+            return 1
         if self.form == "packed":
             return _A_LOOK_UP[self.scheme.bits]
         if self.form == "int4-group":
@@ -247,10 +260,13 @@ class Product:
     def _dense(self, rows: int) -> bool:
         return 0 < self.crossover < rows
 
+    @property
+    def _compiled(self) -> bool:
+        packed = self.form == "packed" and self.fused
+        return packed and fuses(self.scheme, self.outputs, self.inputs)
+
     def _fuses(self, rows: int) -> bool:
-        group = self.inputs // groups_of(self.scheme, self.inputs)
-        few = rows <= FUSED_ROWS or self.widened
-        return self.fused and few and group % FUSED_RUN == 0
+        return self._compiled and (rows <= FUSED_ROWS or self.widened)
 
     def _whole(self, rows: int) -> bool:
         """Whether torch's weight-only int8 product runs, which takes activations as they are."""
@@ -264,6 +280,8 @@ class Product:
     @property
     def _step(self) -> int:
         """Outputs of a piece of packed codes."""
+        if self._compiled:
+            return max(PIECE // self.inputs // FUSED_PANEL, 1) * FUSED_PANEL
         return max(16, PIECE // self.inputs // 16 * 16)
 
 

@@ -44,7 +44,7 @@ NATIVE = "native"
 """Beside them where what is done with a few rows alone (norms, rotation, gates, attention of one
 row) runs in C."""
 
-NATIVE_ROWS, NATIVE_HEADS, NATIVE_PAIRS = 8, 16, 32
+NATIVE_ROWS, NATIVE_HEADS, NATIVE_PAIRS = 16, 16, 32
 """Rows up to which it does; what must divide a head's width for attention, and for rotation."""
 
 INT8_BLOCK = (64, 64)
@@ -57,8 +57,9 @@ INT4_GROUPS = (32, 64, 128, 256)
 INT4_ROWS = 32
 """Group sizes torch's int4 product knows, and what must divide N for it."""
 
-FUSED_RUN = 32
-"""Weights of a row that share a scale come in whole runs of so many for the fused product."""
+FUSED_RUN, FUSED_PANEL = 32, 32
+"""Weights of a row that share a scale come in whole runs of so many for the fused product, and
+outputs in whole panels."""
 
 
 class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,8 +102,7 @@ def choose_form(scheme: Scheme, rows: int, columns: int, forms: Collection[str])
     `forms` as `Capabilities.low_bit_forms`; "packed" needs nothing and is always there.
     """
     whole = scheme.group == ROW or scheme.group == columns
-    runs = (columns if whole else scheme.group) % FUSED_RUN == 0
-    if FUSED_FIRST in forms and scheme.activations == 16 and runs:
+    if FUSED_FIRST in forms and scheme.activations == 16 and fuses(scheme, rows, columns):
         return "packed"
     if scheme.bits == 8 and whole and scheme.symmetric:
         wanted: Form = "int8-dynamic" if scheme.activations == 8 else "int8-row"
@@ -112,6 +112,13 @@ def choose_form(scheme: Scheme, rows: int, columns: int, forms: Collection[str])
     if scheme.bits == 4 and fits and "int4-group" in forms:
         return "int4-group"
     return "packed"
+
+
+def fuses(scheme: Scheme, rows: int, columns: int) -> bool:
+    """Whether a matrix [rows, columns] comes in whole panels and runs, as the fused product wants
+    it."""
+    group = columns if scheme.group == ROW else scheme.group
+    return rows % FUSED_PANEL == 0 and group % FUSED_RUN == 0
 
 
 def crosses(scheme: Scheme) -> bool:

@@ -1,27 +1,24 @@
-"""Decoding and product in one loop, for a few rows: `fused.c`, compiled for this processor.
+"""`fused.c`, compiled for this processor and tried.
 
-One library for each width and type of numbers, about a second of one core each. Where there is no
-compiler, or its product is wrong, there is no fused product, and forms say "plain".
+One library for each width and type of numbers, a second or two of one core each. Where there is no
+compiler, or a function is wrong, there are none, and forms say "plain".
 
-Two Zen 3 cores (AVX2, no AVX-512), torch 2.13, bfloat16, weights from memory, groups of 64 at 4
-bits and 32 below, microseconds; torch's own products of 4 and 8 bits (`int4_group`, `int8`) beside:
+Two Zen 3 cores (AVX2, no AVX-512), which share one core's arithmetic, bfloat16, weights from
+memory, groups of 64, µs for the function alone; before it, the same loop over words that lay
+[K / 32, bits, N], whose jumps no processor fetches ahead:
 
-    rows, matrix        4 bits  torch's  3 bits  2 bits  8 bits  torch's
-    1   960 x 576           31       54      29      31      37       74
-    1   3072 x 576          78      151      97      90     129      264
-    1   576 x 1536          63      109      46      49      74       78
-    1   49152 x 576        918     2257    1025    1519    2074     3949
-    4   3072 x 576         275      291     275     235     285      318
-    16  3072 x 576        1323      772    1007     870    1182
-
-torch.compile was tried for the same loop: 333 for 3072 x 576 at 4 bits, 517 at 3, and three to nine
-seconds to make it.
+    rows, matrix      4 bits  before  3 bits  2 bits  8 bits
+    1   960 x 576         26      45      22      29      38
+    1   3072 x 576        69     113      62      87     140
+    1   576 x 1536        35     106      41      44      67
+    1   49152 x 576      944    1684     950    1356    1583
+    4   3072 x 576       170     377     191     244     155
+    8   3072 x 576       287     719     289     406     296
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -29,125 +26,62 @@ import torch
 from torch import Tensor
 
 from kernels import native
-from kernels.linear import bitstream
-from kernels.linear.bitstream import RUN
+from kernels.linear.compiled import CompiledLinear, Functions
 
 SOURCE = Path(__file__).with_name("fused.c")
 
-_Address = int | None
+_SIGNATURES = {
+    "low_bit_product": "ppppppplllli",
+    "low_bit_dense": "pppplllli",
+    "low_bit_rows": "ppppplll",
+}
+
+_PROBES = ((256, 4, 96, 1), (192, 1, 160, 7), (96, 3, 32, 2), (64, 1, 1_120, 4))
+"""K, groups, N and rows of the weights that compiled functions are tried on."""
 
 
-@dataclass(frozen=True)
-class FusedProduct:
-    """The compiled product for one width, in runs of `dtype`; `seconds` it took to make."""
+def fused_functions(bits: int, dtype: torch.dtype) -> Functions | None:
+    """The compiled functions for codes of `bits` in runs of `dtype`; made once a process.
 
-    bits: int
-    dtype: torch.dtype
-    seconds: float
-    function: native.Function
-
-    def takes(self, inputs: int, groups: int) -> bool:
-        """Whether rows of `inputs` weights in `groups` groups come in whole runs."""
-        return inputs % (groups * RUN) == 0
-
-    def of(
-        self, words: Tensor, scale: Tensor, zero: Tensor | None, bias: Tensor | None
-    ) -> BoundProduct:
-        """The product by one weight: `words` [K / 32, bits, N], `scale` and `zero` [G, N], `bias`
-        [N], the numbers in `dtype`."""
-        return BoundProduct(
-            self.function,
-            self.dtype,
-            words.shape[2],
-            words.shape[0] * RUN,
-            scale.shape[0],
-            (words.data_ptr(), scale.data_ptr(), _address(zero), _address(bias)),
-            (words, scale, zero, bias),
-        )
-
-
-@dataclass(frozen=True)
-class BoundProduct:
-    """y = x Wᵀ + b by one weight, whose tensors it keeps alive: their addresses are taken once."""
-
-    function: native.Function
-    dtype: torch.dtype
-    outputs: int
-    inputs: int
-    groups: int
-    addresses: tuple[_Address, _Address, _Address, _Address]
-    tensors: tuple[Tensor | None, ...]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[T, K] -> [T, N] in the dtype of the weight's numbers. Sums are float32."""
-        if x.dtype != self.dtype or not x.is_contiguous():
-            return self(x.to(self.dtype).contiguous()).to(x.dtype)
-        rows = x.shape[0]
-        y = torch.empty(rows, self.outputs, dtype=self.dtype)
-        scratch = torch.empty(rows * (self.inputs + self.inputs // RUN), dtype=torch.float32)
-        self.function(
-            x.data_ptr(),
-            *self.addresses,
-            y.data_ptr(),
-            scratch.data_ptr(),
-            rows,
-            self.outputs,
-            self.inputs,
-            self.groups,
-            torch.get_num_threads(),
-        )
-        return y
-
-
-def fused_product(bits: int, dtype: torch.dtype) -> FusedProduct | None:
-    """The compiled product for codes of `bits` in runs of `dtype`; made once a process.
-
-    None where it cannot be compiled, or is not wanted, or comes out wrong.
+    None where they cannot be compiled, or are not wanted, or come out wrong.
     """
     return None if native.compiler() is None else _made(bits, dtype)
 
 
 @cache
-def _made(bits: int, dtype: torch.dtype) -> FusedProduct | None:
+def _made(bits: int, dtype: torch.dtype) -> Functions | None:
     began = time.perf_counter()
-
-    def right(function: native.Function) -> bool:
-        product = FusedProduct(bits, dtype, 0.0, function)
-        return all(_is_right(product, *probe) for probe in _PROBES)
-
-    function = native.tried(SOURCE, "low_bit_product", "ppppppplllli", dtype, right, BITS=bits)
-    if function is None:
+    try:
+        found = native.functions(SOURCE, _SIGNATURES, dtype, BITS=bits)
+    except native.NativeError:
         return None
-    return FusedProduct(bits, dtype, time.perf_counter() - began, function)
+    made = Functions(bits, dtype, time.perf_counter() - began, *(found[n] for n in _SIGNATURES))
+    return made if all(_are_right(made, *probe) for probe in _PROBES) else None
 
 
-_PROBES = ((256, 4, 80, 1), (192, 1, 177, 7), (96, 3, 16, 2), (64, 1, 1_100, 4))
-"""K, groups, N and rows of the products a compiled function is tried on."""
-
-
-def _address(tensor: Tensor | None) -> _Address:
-    return None if tensor is None else tensor.data_ptr()
-
-
-def _is_right(product: FusedProduct, inputs: int, groups: int, outputs: int, rows: int) -> bool:
-    """Whether a random matrix's product equals float64's, with zeros and bias and without."""
-    bits = product.bits
+def _are_right(functions: Functions, inputs: int, groups: int, outputs: int, rows: int) -> bool:
+    """Whether a random weight, its rows and its product equal float64's, with zeros and bias and
+    without."""
+    bits, dtype = functions.bits, functions.dtype
     generator = torch.Generator().manual_seed(bits)
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator).to(product.dtype)
+        return torch.randn(*shape, generator=generator).to(dtype)
 
-    shape = (outputs, inputs)
-    codes = torch.randint(0, 1 << bits, shape, dtype=torch.uint8, generator=generator)
-    words = bitstream.pack(codes, bits).words
+    codes = torch.randint(0, 1 << bits, (outputs, inputs), dtype=torch.uint8, generator=generator)
     x, bias = draw(rows, inputs), draw(outputs)
-    scale, zero = draw(groups, outputs), draw(groups, outputs)
-    bare = codes.t().to(torch.float64).sub_(1 << (bits - 1)).view(groups, -1, outputs)
-    bare = bare * scale.to(torch.float64)[:, None]
-    whole = bare + zero.to(torch.float64)[:, None]
-    wide = x.to(torch.float64)
-    pairs = (
-        (product.of(words, scale, None, None)(x), wide @ bare.view(inputs, outputs)),
-        (product.of(words, scale, zero, bias)(x), wide @ whole.view(inputs, outputs) + bias),
-    )
-    return all(native.agrees(y, true) for y, true in pairs)
+    scale, zero = draw(outputs, groups), draw(outputs, groups)
+    bare = codes.to(torch.float64).sub_(1 << (bits - 1)).view(outputs, groups, -1)
+    bare = bare * scale.to(torch.float64)[:, :, None]
+    whole = bare + zero.to(torch.float64)[:, :, None]
+    ids = torch.tensor((0, outputs - 1, outputs // 2, 0))
+    for zeros, biases, true in ((None, None, bare), (zero, bias, whole)):
+        weight = CompiledLinear(functions, codes, scale, zeros, biases)
+        true = true.view(outputs, inputs)
+        y = x.to(torch.float64) @ true.t()
+        if biases is not None:
+            y += biases
+        pairs = ((weight(x), y), (weight.dense(), true), (weight.rows(ids), true[ids]))
+        if not all(native.agrees(*pair) for pair in pairs):
+            return False
+    return True

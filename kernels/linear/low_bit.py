@@ -2,9 +2,8 @@
 
     w[n, k] = scale[g, n] · (q[n, k] - 2^(b-1)) [+ zero[g, n]],  g = k // group
 
-Two ways to multiply. Plain torch decodes a piece of the matrix that fits a core's cache, multiplies
-by it and forgets it. Where a C compiler exists, decoding and product of a few rows are one loop
-(`fused`), and not even a piece is ever written out. `form` says which.
+Plain torch decodes a piece of the matrix that fits a core's cache, multiplies by it and forgets it.
+Where a C compiler exists, `compiled` takes the same weights, and not even a piece is written out.
 """
 
 from __future__ import annotations
@@ -15,15 +14,8 @@ from torch.nn import functional
 
 from kernels.linear import bitstream
 from kernels.linear.checks import refuse_no_rows
-from kernels.linear.dispatch import widens
-from kernels.linear.fused import FusedProduct
 from kernels.linear.int8_pieces import rounded
 from kernels.linear.orientation import as_weight
-from kernels.linear.widened import worth_widening
-
-FUSED_ROWS = 32
-"""Up to so many rows the fused product runs; beyond, decoding once is cheaper, unless the processor
-must widen what it decoded."""
 
 _PIECE = 1 << 18
 """Weights decoded at a time."""
@@ -44,7 +36,6 @@ class LowBitLinear:
         bits: int,
         bias: Tensor | None = None,
         activations: int = 16,
-        fused: FusedProduct | None = None,
     ) -> None:
         """`codes` uint8 [N, K], `scale` and `zero` [N, G] in the run's dtype, `bias` [N].
 
@@ -61,18 +52,10 @@ class LowBitLinear:
         self.bits = bits
         self.bias = bias
         self.activations = activations
-        self.fused = None
-        if fused is not None and fused.takes(self.inputs, self.groups):
-            self.fused = fused.of(self.packed.words, self.scale, self.zero, bias)
 
     @property
     def form(self) -> str:
-        way = "plain" if self.fused is None else "compiled"
-        return f"packed-{self.bits}bit {way}" + ", int8 activations" * (self.activations == 8)
-
-    @property
-    def _would_widen(self) -> bool:
-        return widens(self.scale.dtype) and worth_widening(self.outputs, self.inputs)
+        return f"packed-{self.bits}bit plain" + ", int8 activations" * (self.activations == 8)
 
     @property
     def nbytes(self) -> int:
@@ -85,8 +68,6 @@ class LowBitLinear:
         refuse_no_rows(x)
         if self.activations == 8:
             x = rounded(x)
-        if self.fused is not None and (x.shape[0] <= FUSED_ROWS or self._would_widen):
-            return self.fused(x)
         y = torch.empty(x.shape[0], self.outputs, dtype=x.dtype)
         for first, end in self._pieces():
             y[:, first:end] = functional.linear(x, as_weight(self._decode(first, end)))

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from kernels.linear import int8_blocked
+from kernels.linear.compiled import CompiledLinear, takes
 from kernels.linear.crossover import LowBit
 from kernels.linear.dispatch import widens
-from kernels.linear.fused import fused_product
+from kernels.linear.fused import fused_functions
 from kernels.linear.int4_group import Int4GroupLinear
 from kernels.linear.int8 import Int8DynamicLinear, Int8RowLinear
 from kernels.linear.low_bit import LowBitLinear
@@ -55,7 +56,7 @@ def make_low_bit(
 
     `codes` uint8 [N, K]; `scale` and `zero` [N, G] of any float type, kept in `dtype`; `bias` [N].
     `activations` 8 asks for quantised activations, as int8-dynamic does by itself. `compiled` lets
-    the packed form fuse its product where it can: seconds, once a process and width.
+    the packed form use C functions where it can: seconds, once a process and width.
 
     Raises:
         ValueError: a form that is none, or one that cannot hold such a weight.
@@ -77,8 +78,12 @@ def make_low_bit(
             raise ValueError("int4-group takes 4 bits, and activations as they are")
         return Int4GroupLinear(codes, scale, zero, inputs // groups, bias)
     if form == "packed":
-        fused = fused_product(bits, dtype) if compiled else None
-        return LowBitLinear(codes, scale, zero, bits, bias, activations, fused)
+        found = (
+            fused_functions(bits, dtype) if compiled and takes(outputs, inputs, groups) else None
+        )
+        if found is not None:
+            return CompiledLinear(found, codes, scale, zero, bias, activations)
+        return LowBitLinear(codes, scale, zero, bits, bias, activations)
     raise ValueError(f"no low-bit form is named {form!r}; legal: {', '.join(FORMS)}")
 
 
@@ -101,7 +106,7 @@ def _fuses_first(dtype: torch.dtype) -> bool:
     is compiled (figures in `fused`). float16 would be widened at every call."""
     if dtype == torch.float16 or torch.backends.cpu.get_cpu_capability() == "AVX512":
         return False
-    return fused_product(4, dtype) is not None
+    return fused_functions(4, dtype) is not None
 
 
 def _gives_the_product(form: str, dtype: torch.dtype) -> bool:

@@ -324,10 +324,10 @@ def test_the_fused_product_comes_first_where_torch_s_own_wait_for_arithmetic(
 ) -> None:
     find = available_low_bit_forms.__wrapped__
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: object())
+    monkeypatch.setattr(low_bit_forms, "fused_functions", lambda *_: object())
     assert (FUSED_FIRST in find(torch.bfloat16)) == (FUSED_FIRST in find(torch.float32)) == first
     assert FUSED_FIRST not in find(torch.float16)
-    monkeypatch.setattr(low_bit_forms, "fused_product", lambda *_: None)  # nothing compiles
+    monkeypatch.setattr(low_bit_forms, "fused_functions", lambda *_: None)  # nothing compiles
     assert FUSED_FIRST not in find(torch.bfloat16)
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import native
-from kernels.linear import bitstream, fused, int4_layout, int8_blocked
+from kernels.linear import bitstream, compiled, fused, int4_layout, int8_blocked, low_bit_forms
 from kernels.linear.bitstream import RUN, fields
+from kernels.linear.crossover import LowBit
 from kernels.linear.int8_pieces import ZERO_POINT, Pieces, rounded
-from kernels.linear.low_bit import LowBitLinear
+from kernels.linear.low_bit_forms import make_low_bit
 
 
 def random_codes(outputs: int, inputs: int, bits: int) -> torch.Tensor:
@@ -155,21 +157,23 @@ def test_four_pieces_are_none() -> None:
 
 
 def laid_out(
-    product: fused.FusedProduct | None, bits: int, group: int, dtype: torch.dtype, symmetric: bool
-) -> tuple[LowBitLinear, torch.Tensor, torch.Tensor]:
-    """50 outputs of 192 inputs with a bias, and weight and bias in float64."""
-    codes = random_codes(50, 192, bits)
+    compiled: bool, bits: int, group: int, dtype: torch.dtype, symmetric: bool, outputs: int = 96
+) -> tuple[LowBit, torch.Tensor, torch.Tensor]:
+    """So many outputs of 192 inputs with a bias, and weight and bias in float64."""
+    codes = random_codes(outputs, 192, bits)
     generator = torch.Generator().manual_seed(1)
     groups = 192 // group
-    scale = (torch.rand(50, groups, generator=generator) + 0.1).to(dtype)
-    zero = None if symmetric else (torch.rand(50, groups, generator=generator) - 0.5).to(dtype)
-    bias = torch.randn(50, generator=generator).to(dtype)
-    truth = (codes.double() - (1 << (bits - 1))).view(50, groups, group)
+    scale = (torch.rand(outputs, groups, generator=generator) + 0.1).to(dtype)
+    zero = None if symmetric else (torch.rand(outputs, groups, generator=generator) - 0.5).to(dtype)
+    bias = torch.randn(outputs, generator=generator).to(dtype)
+    truth = (codes.double() - (1 << (bits - 1))).view(outputs, groups, group)
     truth = truth * scale.double()[:, :, None]
     if zero is not None:
         truth = truth + zero.double()[:, :, None]
-    low = LowBitLinear(codes, scale, zero, bits, bias, fused=product)
-    return low, truth.view(50, 192), bias.double()
+    low = make_low_bit(
+        codes, scale, zero, bits=bits, dtype=dtype, form="packed", bias=bias, compiled=compiled
+    )
+    return low, truth.view(outputs, 192), bias.double()
 
 
 LOST = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
@@ -180,25 +184,43 @@ LOST = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 def test_the_compiled_product_is_the_true_one(
     monkeypatch: pytest.MonkeyPatch, bits: int, dtype: torch.dtype
 ) -> None:
-    """Against float64. Groups of 32 are one run each, one of 192 is the whole row; 50 outputs leave
-    a piece over; three bits cross words; one to four rows are decoded for at once."""
+    """Against float64. Groups of 32 are one run each, one of 192 is the whole row; three bits cross
+    words; one, two or four rows are decoded for at once, 32 are a block, more are multiplied dense
+    where nothing need be widened. Dense and in rows the weight is the same."""
     monkeypatch.delenv(native.SWITCH, raising=False)
     if native.compiler() is None:
         pytest.skip("no C compiler here")
-    product = fused.fused_product(bits, dtype)
-    assert product is not None and product.seconds > 0
+    functions = fused.fused_functions(bits, dtype)
+    assert functions is not None and functions.seconds > 0
     for group, symmetric in ((32, True), (96, False), (192, False)):
-        low, truth, bias = laid_out(product, bits, group, dtype, symmetric)
+        low, truth, bias = laid_out(True, bits, group, dtype, symmetric)
         assert low.form == f"packed-{bits}bit compiled"
-        for rows in (1, 2, 3, 4, 5, 11):
+        for rows in (1, 2, 3, 4, 5, 11, 32, 39):
             generator = torch.Generator().manual_seed(rows)
             x = torch.randn(rows, 192, generator=generator).to(dtype)
             y = low(x)
             assert y.dtype == dtype
             right = x.double() @ truth.T + bias
             assert float((y.double() - right).abs().max()) < LOST[dtype] * float(right.abs().max())
-    low, _, _ = laid_out(product, bits, 16, dtype, False)  # a group ends within a run
-    assert low.form == f"packed-{bits}bit plain"
+        close = LOST[dtype] * float(truth.abs().max())
+        assert low.dense().dtype == dtype and low.dense().is_contiguous()
+        assert float((low.dense().double() - truth).abs().max()) < close
+        ids = torch.tensor((95, 0, 33, 0))
+        assert float((low.rows(ids).double() - truth[ids]).abs().max()) < close
+        plain, _, _ = laid_out(False, bits, group, dtype, symmetric)
+        assert plain.form == f"packed-{bits}bit plain" and plain.nbytes == low.nbytes
+    for group, outputs in ((16, 96), (32, 80)):  # a group ends within a run; outputs in a panel
+        low, _, _ = laid_out(True, bits, group, dtype, False, outputs)
+        assert low.form == f"packed-{bits}bit plain"
+
+
+def test_a_shape_that_leaves_a_run_or_panel_over_is_refused() -> None:
+    functions = compiled.Functions(4, torch.float32, 0.0, *[lambda *_: None] * 3)
+    for outputs, inputs, groups in ((80, 64, 2), (96, 64, 4), (96, 80, 1)):
+        with pytest.raises(ValueError, match="panels of 32 outputs and runs of 32"):
+            compiled.CompiledLinear(
+                functions, random_codes(outputs, inputs, 4), torch.ones(outputs, groups), None
+            )
 
 
 def test_what_is_not_finite_comes_out_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +229,7 @@ def test_what_is_not_finite_comes_out_as_such(monkeypatch: pytest.MonkeyPatch) -
     if native.compiler() is None:
         pytest.skip("no C compiler here")
     for dtype in (torch.float32, torch.bfloat16):
-        low, _, _ = laid_out(fused.fused_product(4, dtype), 4, 32, dtype, False)
+        low, _, _ = laid_out(True, 4, 32, dtype, False)
         x = torch.ones(2, 192, dtype=dtype)
         x[1, 7] = float("nan")
         y = low(x)
@@ -230,17 +252,25 @@ def test_where_nothing_compiles_the_form_says_plain(
     silent = program(tmp_path / "silent", "exit 0")
     for compiler in (failing, silent):
         monkeypatch.setattr(native, "compiler", lambda compiler=compiler: str(compiler))
-        product = fused._made.__wrapped__(2, torch.float32)
-        assert product is None
-        assert laid_out(product, 2, 32, torch.float32, False)[0].form == "packed-2bit plain"
+        assert fused._made.__wrapped__(2, torch.float32) is None
+    monkeypatch.setattr(low_bit_forms, "fused_functions", lambda *_: None)
+    assert laid_out(True, 2, 32, torch.float32, False)[0].form == "packed-2bit plain"
 
 
 def test_a_function_that_multiplies_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> None:
-        return None
+    """Any one of the three, whatever the others do."""
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    if native.compiler() is None:
+        pytest.skip("no C compiler here")
+    monkeypatch.setattr(torch, "empty", torch.zeros)  # what it leaves is nobody's luck
+    honest = native.functions
+    for wrong in fused._SIGNATURES:
 
-    monkeypatch.setattr(native, "function", lambda *_, **__: nothing)
-    assert fused._made.__wrapped__(2, torch.float32) is None
+        def one_idle(*arguments: Any, wrong: str = wrong, **definitions: int) -> Any:
+            return {**honest(*arguments, **definitions), wrong: lambda *_: None}
+
+        monkeypatch.setattr(native, "functions", one_idle)
+        assert fused._made.__wrapped__(2, torch.float32) is None
 
 
 def test_a_compiler_that_lacks_a_flag_is_asked_again_without(
@@ -251,8 +281,8 @@ def test_a_compiler_that_lacks_a_flag_is_asked_again_without(
         pytest.skip("no C compiler here")
     picky = program(tmp_path / "picky", f'case "$*" in *openmp*) exit 1;; esac; exec {real} "$@"')
     monkeypatch.setattr(native, "compiler", lambda: str(picky))
-    product = fused._made.__wrapped__(4, torch.float32)
-    assert product is not None  # it was tried against float64 when it was made
+    functions = fused._made.__wrapped__(4, torch.float32)
+    assert functions is not None  # they were tried against float64 when made
 
 
 def test_without_a_compiler_or_the_wish_nothing_is_compiled(
@@ -263,10 +293,10 @@ def test_without_a_compiler_or_the_wish_nothing_is_compiled(
 
     monkeypatch.setattr(native.subprocess, "run", never)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert fused.fused_product(2, torch.float32) is None
+    assert fused.fused_functions(2, torch.float32) is None
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setenv(native.SWITCH, "off")
-    assert fused.fused_product(2, torch.float32) is None
+    assert fused.fused_functions(2, torch.float32) is None
 
 
 def test_a_library_is_kept_and_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

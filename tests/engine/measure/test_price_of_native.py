@@ -31,7 +31,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("load", [(40, 4, 1), (6, 20, 1), (20, 4, 4), (20, 4, 9)])
+@pytest.mark.parametrize("load", [(40, 4, 1), (6, 20, 1), (20, 4, 4), (20, 4, 9), (20, 4, 17)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_account_and_calls(
     tiny_config: Callable[..., ModelConfig],

@@ -27,6 +27,7 @@ from engine.run.engine import Engine
 from kernels import native
 from kernels.linear import (
     bitstream,
+    compiled,
     dispatch,
     int4_group,
     int8,
@@ -174,8 +175,9 @@ def test_priced_operator_calls_are_those_that_are_made(
 
 
 def test_the_figures_are_those_of_the_kernels() -> None:
-    assert products.PIECE == low_bit._PIECE == int4_group._PIECE
-    assert low_bit.FUSED_ROWS == products.FUSED_ROWS
+    assert products.PIECE == compiled.PIECE == low_bit._PIECE == int4_group._PIECE
+    assert compiled.FUSED_ROWS == products.FUSED_ROWS
+    assert compiled.PANEL == weight_format.FUSED_PANEL
     assert int8_plain.WEIGHT_ONLY_ROWS == products.WHOLE_ROWS
     assert int8_plain.WEIGHT_ONLY_INPUTS == products.WHOLE_INPUTS
     assert int8.BLOCKED_CODES == weight_format.INT8_BLOCKED_CODES
