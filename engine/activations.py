@@ -13,6 +13,7 @@ from collections.abc import Collection
 from engine.cache_plan import CachePlan
 from engine.cache_tensors import CacheTensors, Group, Pass
 from engine.config import EngineConfig
+from engine.joined import Joined
 from engine.model.config import ModelConfig
 from engine.products import Products
 from engine.weight_format import NATIVE, NATIVE_PAIRS, NATIVE_ROWS
@@ -37,9 +38,10 @@ def activation_bytes(
     """
     cache = CacheTensors.of(config, model, size, plan)
     products = Products.of(config, model, forms)
+    joined = Joined.of(config, model, forms)
     passes = (largest_prefill(config, plan), largest_decode(config, plan))
     threads = config.run.threads if NATIVE in forms else 0
-    return max(_peak(parts, model, size, cache, products, threads) for parts in passes)
+    return max(_peak(parts, model, size, cache, products, joined, threads) for parts in passes)
 
 
 def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
@@ -79,6 +81,7 @@ def _peak(
     size: int,
     cache: CacheTensors,
     products: Products,
+    joined: Joined,
     threads: int,
 ) -> int:
     """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor.
@@ -94,7 +97,7 @@ def _peak(
     rotated = rows * (model.query_width + model.kv_width)
     qkv = rows * (model.query_width + 2 * model.kv_width) * size
     again = rotated * size if model.qk_norm else 0  # the normed copy of q and k
-    attention = layer + stream + qkv + again
+    attention = layer + qkv + rotated * size
     # The last row of each sequence, picked where there are others, and normed.
     picked = sequences * model.hidden * _FLOAT if rows > sequences else residual
     last = layer - turn - residual + picked + sequences * model.hidden * size
@@ -107,19 +110,28 @@ def _peak(
     turning = 0 if few and not model.head_dim % NATIVE_PAIRS else _FLOAT
     attended = rows * model.query_width * size
     inner = rows * model.intermediate * size
-    moments = (
-        cache.while_masked(parts),
+    # In float32, or cast to it: the normed copy of queries and keys, and the result; the turned
+    # copy, and the half-rotated one or the result.
+    norming = rotated * (_FLOAT + (size if size < _FLOAT else 0)) if model.qk_norm else 0
+    before: tuple[int, ...] = (
         layer + normed,
         layer + stream + qkv + products.beside("qkv", rows),
-        # In float32, or cast to it: the turned copy, and the half-rotated one or the result.
-        attention + rotated * (turning + size),
-        attention + rotated * size + cache.writing(rows),
-        attention
-        + rotated * size
-        + max(cache.attending(parts), attended + stream + products.beside("o", rows)),
+        layer + stream + qkv + max(norming, again + rotated * (turning + size)),
+    )
+    after: tuple[int, ...] = (
+        layer + attended + stream + products.beside("o", rows),
         layer + stream + 2 * inner + products.beside("gate_up", rows),
         layer + stream + 3 * inner,
         layer + 2 * stream + inner + products.beside("down", rows),
+    )
+    moments: tuple[int, ...] = (
+        cache.while_masked(parts),
+        *(() if joined.all_before(rows) else before),
+        attention + joined.beside_before(rows, size),
+        attention + cache.writing(rows),
+        attention + cache.attending(parts),
+        *(() if joined.all_after(rows) else after),
+        layer + attended + joined.beside_after(rows, size),
         last + scores * size + products.beside("head", sequences),
         last + widened + max(scores * size, sharpened),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.cache_tensors import CHUNK_BYTES, FEWEST_PLACES
 from engine.config import EngineConfig
+from engine.joined import Joined
 from engine.model.config import ModelConfig
 from engine.products import Products
 from engine.weight_format import NATIVE, NATIVE_HEADS, NATIVE_PAIRS, NATIVE_ROWS, WIDENED
@@ -90,6 +91,7 @@ class Calls:
             layer -= NATIVE_LAYER + (0 if self.model.head_dim % NATIVE_PAIRS else NATIVE_TURN)
         products = Products.of(self.config, self.model, self.forms)
         calls = A_PASS + around + self.model.layers * layer
+        calls -= Joined.of(self.config, self.model, self.forms).fewer_calls(rows)
         if NATIVE in self.forms and sequences <= NATIVE_ROWS:
             calls -= NATIVE_PASS
         calls += products.more_calls(rows, sequences, dense=1 + few // MATRICES)

@@ -17,9 +17,11 @@ import torch
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
-from engine.weight_format import NATIVE, WIDTHS
+from engine.weight_format import FUSED, JOINED, NATIVE, WIDTHS
+from kernels.block import few_rows
 from kernels.gate.swiglu import is_native
 from kernels.linear.dispatch import available_forms
+from kernels.linear.fused import fused_functions
 from kernels.linear.low_bit_forms import available_low_bit_forms
 
 _PRECISIONS: Mapping[str, torch.dtype] = {
@@ -89,9 +91,18 @@ def low_bit_forms() -> dict[str, tuple[str, ...]]:
     what else distinguishes this machine's kernels (`engine.weight_format`)."""
     usable = {name: dtype for name, dtype in _PRECISIONS.items() if not why_not(dtype)}
     return {
-        name: available_low_bit_forms(dtype) + (NATIVE,) * is_native(dtype)
-        for name, dtype in usable.items()
+        name: (*available_low_bit_forms(dtype), *_compiled(dtype)) for name, dtype in usable.items()
     }
+
+
+def _compiled(dtype: torch.dtype) -> tuple[str, ...]:
+    """What runs in C here; of widths, four bits stand for all."""
+    found = {
+        NATIVE: is_native(dtype),
+        FUSED: fused_functions(4, dtype) is not None,
+        JOINED: few_rows.is_native(dtype, 4),
+    }
+    return tuple(name for name, there in found.items() if there)
 
 
 def weight_bits(forms: Mapping[str, Collection[str]]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.recipe import Matrix, matrices, recipe_of
 from engine.weight_format import (
+    FUSED,
     FUSED_PANEL,
     FUSED_RUN,
     WIDENED,
@@ -26,9 +27,6 @@ from engine.weight_format import (
     groups_of,
     lies_blocked,
 )
-
-FUSED = "fused"
-"""Beside a machine's low-bit forms: where the packed form is compiled."""
 
 PIECE = 1 << 18
 """Weights that are decoded at a time; the kernels' own figure."""

@@ -37,6 +37,14 @@ WIDENED = "widened"
 """Beside them for a 16-bit precision that this processor multiplies in float32: dense products of
 more than a few rows widen the weight, a piece at a time."""
 
+FUSED = "fused"
+"""Beside them where the packed form of whole panels and runs is compiled: no product decodes it for
+itself."""
+
+JOINED = "joined"
+"""Beside them where a few rows take the halves of a layer around its attention in a call each, if
+the matrices there are compiled."""
+
 FUSED_FIRST = "fused-first"
 """Beside them where the fused product of packed codes is the fastest of 8 and 4 bits too."""
 

@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -204,13 +205,20 @@ def _digest(source: Path, defined: Sequence[str], chosen: str) -> str:
     found = Path(chosen).resolve()
     stamp = found.stat()
     parts = (
-        HEADER.read_text(encoding="utf-8"),
-        source.read_text(encoding="utf-8"),
+        *_texts(source),
         repr((_COMMON, _ATTEMPTS, tuple(defined))),
         f"{found} {stamp.st_size} {stamp.st_mtime_ns}",
         _processor(),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _texts(source: Path) -> list[str]:
+    """A source, and all that it includes by name."""
+    found = [source.read_text(encoding="utf-8")]
+    for name in re.findall(r'^#include "(.+)"', found[0], re.MULTILINE):
+        found += _texts(HEADER.parent / name)
+    return found
 
 
 @cache

@@ -12,7 +12,7 @@ from engine.measure.reporter import Reporter, Side
 from engine.model.config import ModelConfig
 from engine.quantised import Histogram, LayerError, Notice, Quantised
 from engine.recipe import Matrix, Recipe, average_bits, matrices, recipe_of
-from engine.weight_format import FUSED_FIRST, fuses
+from engine.weight_format import FUSED, fuses
 
 OnPressed = Callable[[LayerError, Histogram | None, int, int], None]
 """One matrix is done: its error, its layer's histogram where there is one, how many of how many."""
@@ -85,13 +85,13 @@ def slow_matrices(
     config: EngineConfig, model: ModelConfig, forms: Collection[str]
 ) -> tuple[Matrix, ...]:
     """Those of 8 or 4 bits that are decoded for every product although a kernel stands ready: the
-    group, the symmetry or the height of the matrix is not what it takes. Where the fused product
-    comes first, that is what they miss."""
+    group, the symmetry or the height of the matrix is not what it takes. Where the packed form is
+    compiled, only what does not come in whole panels and runs."""
     return tuple(
         matrix
         for matrix in matrices(recipe_of(config.weights, model), model)
         if matrix.scheme is not None
         and matrix.form(forms) == "packed"
         and _KERNELS.get(matrix.scheme.bits, frozenset()) & set(forms)
-        and not (FUSED_FIRST in forms and fuses(matrix.scheme, matrix.rows, matrix.columns))
+        and not (FUSED in forms and fuses(matrix.scheme, matrix.rows, matrix.columns))
     )

@@ -20,26 +20,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from engine.model.config import ModelConfig
+from engine.model.layer import Layer, make_layer
 from engine.model.rotary import rotary_frequencies
 from engine.model.weights import DenseTable, Table, Weights, bare, crossing
-from engine.products import FUSED
 from engine.quant.grid import GridWeight
-from engine.quant.weights import STACKS, QuantisedWeights
+from engine.quant.weights import QuantisedWeights
 from engine.run.batch import AttentionContext
-from engine.weight_format import NATIVE, WIDENED, Scheme
+from engine.weight_format import FUSED, JOINED, NATIVE, WIDENED, Scheme
 from kernels.attention import fused
-from kernels.gate.swiglu import is_native, swiglu
+from kernels.gate.swiglu import is_native
 from kernels.linear.dispatch import Linear, widens
 from kernels.linear.low_bit_forms import available_low_bit_forms
 from kernels.linear.sharpen import ROUNDING, sharpen
-from kernels.norm.rms_norm import RMSNorm
-from kernels.residual.add import add
 from kernels.rope import rotation
 from kernels.rope.rotation import Rotation
 
@@ -48,70 +45,6 @@ DTYPES: Mapping[str, torch.dtype] = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Grouped-query attention with rotary positions. `qkv` is [(heads + 2 kv) · D, H]."""
-
-    layer: int
-    heads: int
-    kv_heads: int
-    qkv: Linear
-    qk_norm: RMSNorm | None
-    o: Linear
-
-    def __call__(self, x: Tensor, turn: Rotation, context: AttentionContext) -> Tensor:
-        """[T, H] -> [T, H]."""
-        rotated = self.heads + self.kv_heads
-        vectors = self.qkv(x).view(x.shape[0], rotated + self.kv_heads, -1)  # [T, heads + 2 kv, D]
-        qk, value = vectors.split_with_sizes((rotated, self.kv_heads), dim=1)
-        if self.qk_norm is not None:
-            qk = self.qk_norm(qk)
-        query, key = turn(qk).split_with_sizes((self.heads, self.kv_heads), dim=1)
-        return self.o(context.attend(self.layer, query, key, value))
-
-
-@dataclass(frozen=True)
-class GatedMLP:
-    """SwiGLU (Shazeer, 2020). `gate_up` is [2 F, H], `down` [H, F]."""
-
-    gate_up: Linear
-    down: Linear
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[T, H] -> [T, H]."""
-        return self.down(swiglu(self.gate_up(x)))
-
-
-@dataclass(frozen=True)
-class Layer:
-    attention_norm: RMSNorm
-    attention: Attention
-    mlp_norm: RMSNorm
-    mlp: GatedMLP
-
-    def __call__(self, x: Tensor, turn: Rotation, context: AttentionContext) -> Tensor:
-        """Adds to the residual stream `x` [T, H] float32 in place."""
-        add(x, self.attention(self.attention_norm(x), turn, context))
-        add(x, self.mlp(self.mlp_norm(x)))
-        return x
-
-    @property
-    def linears(self) -> tuple[Linear, ...]:
-        return (self.attention.qkv, self.attention.o, self.mlp.gate_up, self.mlp.down)
-
-    def with_linears(self, change: Callable[[str, Linear], Linear], prefix: str) -> Layer:
-        """The same layer with every weight matrix changed, known by `prefix` and its own name."""
-
-        def changed(name: str, linear: Linear) -> Linear:
-            return change(prefix + name, linear)
-
-        qkv, o = changed("qkv", self.attention.qkv), changed("o", self.attention.o)
-        gate_up, down = changed("gate_up", self.mlp.gate_up), changed("down", self.mlp.down)
-        return replace(
-            self, attention=replace(self.attention, qkv=qkv, o=o), mlp=GatedMLP(gate_up, down)
-        )
 
 
 class Llama:
@@ -167,12 +100,14 @@ class Llama:
             layers: list[Layer] = []
             for index in range(config.layers):
                 check()
-                layers.append(_layer(config, weights, index))
+                layers.append(make_layer(config, weights, index))
             self.layers = tuple(layers)
             self.final_norm = weights.norm("final_norm", config.norm_eps)
             self.embedding, self.head, rows = _ends(config, weights)
         if any("compiled" in matrix.form for matrix in (*self.linears, self.head)):
             self.low_bit_forms += (FUSED,)
+        if any(layer.before or layer.after for layer in self.layers):
+            self.low_bit_forms += (JOINED,)
         self._head_rows = rows if self.dtype in ROUNDING else None
         self._cross(crossover)
 
@@ -234,7 +169,7 @@ class Llama:
             config.heads, config.kv_heads, config.head_dim, self.dtype, self.device
         )
         return {
-            "linear": self._named(*self.linears),
+            "linear": self._named(*self.linears) + self._joined,
             "attention": f"sdpa-{backend} {self.precision}",
             "norm": self.final_norm.form,
             "rope": rotation.form(config.head_dim, self.dtype),
@@ -247,6 +182,12 @@ class Llama:
         crosses = any(bare(matrix) is not matrix for matrix in linears)
         dense = f", dense above {self.crossover} rows" * crosses
         return f"{' + '.join(forms)} {self.precision}{dense}"
+
+    @property
+    def _joined(self) -> str:
+        """Up to how many rows layers run by halves, where they do."""
+        rows = {layer.few for layer in self.layers if layer.before or layer.after}
+        return f", layers joined to {max(rows)} rows" if rows else ""
 
     @property
     def _shares_head(self) -> bool:
@@ -274,38 +215,3 @@ def _ends(config: ModelConfig, weights: Weights) -> tuple[Table, Linear, Table |
         table, head = weights.embedding()
         return table, head, table
     return weights.table(), *weights.head()
-
-
-def _layer(config: ModelConfig, weights: Weights, index: int) -> Layer:
-    def name(part: str) -> str:
-        return f"layers.{index}.{part}"
-
-    def linear(matrix: str, bias: Tensor | None = None) -> Linear:
-        return weights.linear(name(matrix), tuple(map(name, STACKS[matrix])), bias)
-
-    bias = None
-    if config.qkv_bias:
-        bias = weights.bias(name("q_bias"), name("k_bias"), name("v_bias"))
-    return Layer(
-        attention_norm=weights.norm(name("attention_norm"), config.norm_eps),
-        attention=Attention(
-            layer=index,
-            heads=config.heads,
-            kv_heads=config.kv_heads,
-            qkv=linear("qkv", bias),
-            qk_norm=_qk_norm(config, weights, index) if config.qk_norm else None,
-            o=linear("o"),
-        ),
-        mlp_norm=weights.norm(name("mlp_norm"), config.norm_eps),
-        mlp=GatedMLP(
-            gate_up=linear("gate_up"),
-            down=linear("down"),
-        ),
-    )
-
-
-def _qk_norm(config: ModelConfig, weights: Weights, index: int) -> RMSNorm:
-    """Qwen3 normalises each head's query and key: one gain a head, [heads + kv, D]."""
-    query = weights.vector(f"layers.{index}.q_norm").expand(config.heads, -1)
-    key = weights.vector(f"layers.{index}.k_norm").expand(config.kv_heads, -1)
-    return RMSNorm(torch.cat((query, key)), config.norm_eps)

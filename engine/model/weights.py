@@ -148,3 +148,8 @@ def crossing(linear: Linear, scheme: Scheme | None, rows: int) -> Linear:
 def bare(linear: Linear) -> Linear:
     """Without its crossover."""
     return linear.low if isinstance(linear, CrossoverLinear) else linear
+
+
+def crossover(linear: Linear) -> int:
+    """Rows beyond which it is made dense; 0: never."""
+    return linear.crossover if isinstance(linear, CrossoverLinear) else 0

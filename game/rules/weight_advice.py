@@ -8,9 +8,9 @@ from engine.trial import TrialResult
 
 _TOO_HEAVY = frozenset({"weight_share", "average_bits"})
 _QUALITY = frozenset({"kl", "top1", "perplexity_ratio", "probes_right"})
-_UNPACKED = "packed"
-"""How the name of a form begins that is decoded for every product. `onednn-packed` is none of
-these: it multiplies by full-width weights."""
+_PACKED, _DECODED = "packed-", " plain"
+"""How the name of a form begins whose codes lie packed, and what tells that they are decoded for
+every product. `onednn-packed` is none of these: it multiplies by full-width weights."""
 
 
 def weight_advice(broken: Iterable[str], result: TrialResult) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def _made_dense(result: TrialResult) -> bool:
 def _decodes(result: TrialResult) -> bool:
     """Whether a matrix is unpacked for every product, as `kernel_path` names its forms."""
     forms = (form for part in ("linear", "head") for form in _forms(result, part))
-    return any(form.startswith(_UNPACKED) for form in forms)
+    return any(form.startswith(_PACKED) and _DECODED in form for form in forms)
 
 
 def _forms(result: TrialResult, part: str) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.recipe import FULL, Matrix, Recipe, inner_widths, matrices, recipe_of
-from engine.weight_format import ROW
+from engine.weight_format import FUSED, ROW, fuses
 from game.widgets.ink import Line
 from game.widgets.typesetting import paragraph
 from game.widgets.weight_rows import method_words
@@ -59,11 +59,18 @@ def _warnings(
     if 0 < recipe.calibration < widest:
         tokens = f"{recipe.calibration:,}"
         yield say("forge.note.calibration_short", method=method, tokens=tokens, width=f"{widest:,}")
-    slow = sum(1 for matrix in found if matrix.form(forms) == "packed")
+    slow = sum(1 for matrix in found if _decodes(matrix, forms))
     if slow:
         yield say("forge.note.slow_form", matrices=slow)
     if weights.crossover == 0 and weights.method != "smoothquant":
         yield say("forge.note.never_dense", rows=f"{config.workload.prompt:,}")
+
+
+def _decodes(matrix: Matrix, forms: Collection[str]) -> bool:
+    """Whether every product by it decodes it first."""
+    if matrix.scheme is None or matrix.form(forms) != "packed":
+        return False
+    return not (FUSED in forms and fuses(matrix.scheme, matrix.rows, matrix.columns))
 
 
 def _meanings(

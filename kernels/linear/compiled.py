@@ -6,7 +6,9 @@ weights and whole panels of 32 outputs are kept so; what is not, `low_bit` keeps
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -90,6 +92,16 @@ class CompiledLinear:
         self._functions = functions
         self._weight = (self.words.data_ptr(), self.scale.data_ptr(), _address(self.zero))
         self._bias = _address(bias)
+
+    @property
+    def function(self) -> int | None:
+        """Where the product's function lies, for others in C to call."""
+        return ctypes.cast(cast(Any, self._functions.product), ctypes.c_void_p).value
+
+    @property
+    def addresses(self) -> tuple[int | None, ...]:
+        """Of words, scales, zeros and bias: good as long as this lives."""
+        return (*self._weight, self._bias)
 
     @property
     def form(self) -> str:

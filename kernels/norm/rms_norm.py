@@ -38,10 +38,15 @@ class RMSNorm:
         self.gain = weight.to(torch.float32) * math.sqrt(width)
         self.floor = torch.tensor(math.sqrt(width * eps), device=weight.device)
         self.dtype = dtype
-        self._floor = float(self.floor)
+        self.length_floor = float(self.floor)
         self._native = None
         if dtype is not None and weight.dim() == 1 and weight.device.type == "cpu":
             self._native = _native(dtype)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether few rows run in C."""
+        return self._native is not None
 
     @property
     def form(self) -> str:
@@ -57,7 +62,7 @@ class RMSNorm:
                 self._native(
                     x.data_ptr(),
                     self.gain.data_ptr(),
-                    self._floor,
+                    self.length_floor,
                     y.data_ptr(),
                     rows,
                     self.gain.shape[0],

@@ -28,8 +28,12 @@ PAIRS = 16
 
 def form(width: int, dtype: torch.dtype) -> str:
     """What turns heads of `width` numbers in a run of `dtype`."""
-    few = width % (2 * PAIRS) == 0 and _native(dtype) is not None
-    return "roll float32" + f", in C to {native.FEW_ROWS} rows" * few
+    return "roll float32" + f", in C to {native.FEW_ROWS} rows" * is_native(width, dtype)
+
+
+def is_native(width: int, dtype: torch.dtype) -> bool:
+    """Whether few rows of such heads run in C."""
+    return width % (2 * PAIRS) == 0 and _native(dtype) is not None
 
 
 @dataclass(frozen=True)

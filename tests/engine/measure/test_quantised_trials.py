@@ -30,7 +30,7 @@ from engine.recipe import Recipe
 from engine.resolve import resolve
 from engine.serve.failures import Aborted
 from engine.trial import Bound, TrialResult
-from engine.weight_format import FUSED_FIRST
+from engine.weight_format import FUSED, FUSED_FIRST
 from kernels.linear import low_bit_forms
 
 Configs = Callable[..., ModelConfig]
@@ -277,10 +277,10 @@ def test_a_width_that_a_grid_keeps_from_its_kernel_is_noticed(tiny_config: Confi
     assert slow_matrices(config, tiny_config(), ("packed",)) == ()
 
 
-def test_what_the_fused_product_takes_first_is_not_slow(tiny_config: Configs) -> None:
+def test_what_the_fused_product_takes_is_not_slow(tiny_config: Configs) -> None:
     """Whole runs and panels of 32 miss nothing; groups of 16 do not come to it."""
     config = tiny_config(hidden=64, intermediate=128, heads=2, kv_heads=1, head_dim=32)
-    forms = ("int4-group", "int8-row", "packed", FUSED_FIRST)
+    forms = ("int4-group", "int8-row", "packed", FUSED, FUSED_FIRST)
     for build, slow in (({"group": 32}, 0), ({"group": 64}, 0), ({"group": 16}, 8)):
         knobs = {"weights.bits": 4} | {f"weights.{name}": value for name, value in build.items()}
         asked = resolve(knobs, MACHINE_HERE, config).config

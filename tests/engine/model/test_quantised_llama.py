@@ -18,10 +18,15 @@ from engine.quant.grid import GridWeight
 from engine.quant.weights import QuantisedWeights
 from engine.recipe import recipe_of
 from engine.run.scoring import logits
+from engine.weight_format import FUSED_FIRST, NATIVE
 from kernels.linear.crossover import CrossoverLinear
+from kernels.native import FEW_ROWS
 
 _SIZES = {"float32": 4, "bfloat16": 2}
 TEXT = [(7 * place + 3) % 320 for place in range(40)]
+
+FORMS = ("packed", NATIVE, FUSED_FIRST)
+"""Of a machine whose fastest products are the compiled ones."""
 
 WIDTHS: dict[str, WeightsConfig] = {
     "8": WeightsConfig(8),
@@ -98,6 +103,33 @@ def test_it_scores_as_the_values_of_its_codes_do(
         recipe_of(WIDTHS[width], config),
         model.low_bit_forms,
     )
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("width", ["8", "4", "mixed"])
+@pytest.mark.parametrize(("precision", "crossover"), [("float32", 0), ("bfloat16", 5)])
+def test_layers_whose_halves_are_joined_score_so_too(
+    width: str, shape: str, precision: str, crossover: int
+) -> None:
+    """Of as many rows as they take, of one, and of more. Norms in its heads leave a layer its
+    first half as it was; full width at the edges leaves the first layer and the last."""
+    config = config_of(**{"head_dim": 32} | SHAPES[shape])
+    tensors = tensors_of(config)
+    weights = rounded(config, tensors, WIDTHS[width])
+    model = Llama(config, tensors, precision, quantised=weights, crossover=crossover, forms=FORMS)
+    rows = crossover or FEW_ROWS
+    assert f"layers joined to {rows} rows" in model.kernel_path["linear"]
+    pressed = model.layers[1:-1] if width == "mixed" else model.layers
+    for layer in model.layers:
+        assert (layer.after is not None) == (layer in pressed)
+        assert (layer.before is not None) == (layer in pressed and not config.qk_norm)
+    assert all(layer.few == rows for layer in pressed)
+    full = Llama(config, meant_tensors(config, tensors, weights), "float32")
+    for count in (1, rows, rows + 1):
+        truth, found = logits(full, TEXT[:count]), logits(model, TEXT[:count])
+        near = 1e-4 if precision == "float32" else 0.04
+        assert (found - truth).abs().max() <= near * truth.abs().max()
 
 
 def test_smoothquant_rounds_activations_whatever_the_crossover() -> None:

@@ -53,6 +53,14 @@ def test_a_width_that_is_unpacked_for_every_product_is_told_of_those_that_are_no
     assert advised(bits=3, method="awq") == ["fast_width", "finer_grid"]
 
 
+def test_packed_codes_that_are_multiplied_as_they_lie_are_no_fault() -> None:
+    whole: dict[str, Value] = {"weights.bits": 3, "weights.method": "awq"}
+    result = make_pressed("furnace", build=whole)
+    path = {name: form.replace(" plain", " compiled") for name, form in result.kernel_path.items()}
+    compiled = judged(msgspec.structs.replace(result, kernel_path=path))
+    assert [remark.code for remark in compiled.advice] == ["finer_grid"]
+
+
 def test_a_prefill_that_was_never_made_dense_is_told_of_the_crossover() -> None:
     assert advised(bits=4, method="awq", group=32, crossover=0) == ["dense_prefill"]
 

@@ -8,6 +8,7 @@ from canned_trials import CAPABILITIES, MODEL
 from rich.cells import cell_len
 
 from engine.knobs import Value
+from engine.weight_format import FUSED
 from game.screens.forge_notes import ForgeNote, forge_notes, note_lines
 from game.widgets.ink import plain
 
@@ -37,6 +38,13 @@ def notes_of(knob: str = "", **weights: Value) -> list[ForgeNote]:
 )
 def test_warnings_are_of_what_may_do_harm(weights: dict[str, Value], warned: list[str]) -> None:
     assert [note.words for note in notes_of(**weights) if note.warns] == warned
+
+
+def test_codes_that_a_compiled_product_takes_are_not_called_slow() -> None:
+    config = config_of({"run.precision": "bfloat16", "weights.bits": 3, "weights.group": 96})
+    for forms, slow in ((FORMS, True), ((*FORMS, FUSED), False)):
+        words = [note.words for note in forge_notes(say, config, MODEL, forms)]
+        assert any(one.startswith("slow_form") for one in words) == slow
 
 
 def test_auto_says_what_it_stands_for() -> None:
