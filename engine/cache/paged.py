@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.cache.block_contents import BlockContents
 from engine.cache.block_pairs import Pairing, on_device
 from engine.cache.block_tables import BlockTable, BlockTables
+from engine.cache.in_place import InPlaceSpan, reads_in_place
 from engine.cache.kv_cache import Addresses, KVCache, Span
 from engine.cache.paged_span import PagedSpan
 from engine.cache.prefix_index import Hash, PrefixIndex, sha256
@@ -22,6 +23,7 @@ from engine.cache.readings import Gathered
 from engine.cache.spans import DenseSpan, Reading, extent
 from engine.cache.storage import KVStorage
 from engine.page_map import CELL_SIGNS, PageMap
+from kernels.attention.decode import Reach
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ class PagedCache(KVCache):
         window: int | None,
         dtype: torch.dtype,
     ) -> tuple[Span, ...]:
-        """Neighbours with one row each attend together, over the pool where it lies. A prefill goes
+        """Neighbours with one row each attend together, over the pool where it lies: in C block by
+        block, in torch with their queries gathered to the blocks. A prefill goes
         by sequence, over its blocks brought together: many rows share the copy."""
         found: list[Span] = []
         tables = [self._tables[sequence] for sequence in sequences]
@@ -256,8 +259,23 @@ class PagedCache(KVCache):
         dtype: torch.dtype,
     ) -> Span:
         lengths = tuple(start + 1 for start in starts)
+        if reads_in_place(self._storage, dtype):
+            return InPlaceSpan(self._storage, len(tables), self._reach(tables, lengths, window))
         pairs = self._pairing.of(tables, lengths, window, unshared=self._pool.shared == 0)
         return PagedSpan(self._storage, pairs, lengths, window, dtype)
+
+    def _reach(
+        self, tables: Sequence[BlockTable], lengths: Sequence[int], window: int | None
+    ) -> Reach:
+        """The blocks of each row from the first that it sees any of."""
+        size, stop = self.block_size, self._tables.blocks_for
+        firsts = [0 if window is None else max(0, length - window) for length in lengths]
+        lows = [first // size for first in firsts]
+        return Reach(
+            (t.blocks[low : stop(n)] for t, low, n in zip(tables, lows, lengths, strict=True)),
+            (first % size for first in firsts),
+            (length - low * size for length, low in zip(lengths, lows, strict=True)),
+        )
 
     def _prefill_span(
         self,

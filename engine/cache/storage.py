@@ -64,11 +64,18 @@ class KVStorage:
             torch.zeros((layers, 2, groups, kv_heads, places, width), dtype=kind, device=device)
             for width, kind in self._format.planes
         )
+        # Views of it, made once: keys and values of each layer.
+        self._sides = tuple((one[KEYS], one[VALUES]) for one in self._planes[0].unbind(0))
         # The same memory as rows: [2, R, width] for each layer and plane, made once.
         self._pools = tuple(
             tuple(plane[layer].view(2, -1, plane.shape[-1]) for plane in self._planes)
             for layer in range(layers)
         )
+
+    def sides(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer of a `plain` storage where they lie: [groups, kv_heads,
+        places, D]."""
+        return self._sides[layer]
 
     @property
     def kept(self) -> torch.dtype:

@@ -1,10 +1,13 @@
-"""Attention of one row a sequence in C: keys and values read once, widened once, by all threads.
+"""Attention of one row a sequence in C: keys and values read where they lie, by all threads.
 
-`decode.c` says how. torch's fused kernel works on tiles of rows, which a single row does not fill.
+`decode.c` says how. torch's fused kernel works on tiles of rows, which a single row does not fill,
+and wants keys side by side, padded to the longest sequence.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels import native
-from kernels.attention.reference import attention as reference
+from kernels.attention.reference import paged_attention
 
 SOURCE = Path(__file__).with_name("decode.c")
 
@@ -27,21 +30,41 @@ def takes(width: int, dtype: torch.dtype) -> bool:
     return width % WIDTHS == 0 and width <= WIDEST and _native(dtype) is not None
 
 
-def decode_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
-    """softmax(q Kᵀ / sqrt(D)) V of one row a sequence, which sees every key.
+class Reach:
+    """Which keys each of some rows sees: row b those from place `firsts[b]` to `ends[b]` of the
+    groups `tables[b]`, in their order."""
 
-    `query` [B, heads, D]; `key`, `value` [B, kv, S, D]. Gives [B, heads · D]; None where
-    this form does not take them.
+    def __init__(
+        self, tables: Iterable[Sequence[int]], firsts: Iterable[int], ends: Iterable[int]
+    ) -> None:
+        self.tables, self.bounds = array("q"), array("q")
+        for table, first, end in zip(tables, firsts, ends, strict=True):
+            self.bounds.extend((len(self.tables), first, end))
+            self.tables.extend(table)
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Of both, as C reads them."""
+        return self.tables.buffer_info()[0], self.bounds.buffer_info()[0]
+
+
+def decode_attention(query: Tensor, key: Tensor, value: Tensor, reach: Reach) -> Tensor:
+    """softmax(q Kᵀ / sqrt(D)) V of one row a sequence, over keys where they lie.
+
+    `query` [B, heads, D]; `key`, `value` [groups, kv, places, D] of the same strides, D innermost.
+    Gives [B, heads · D].
+
+    Raises:
+        ValueError: a width or dtype that is not taken here, or vectors that lie otherwise.
     """
     batch, heads, width = query.shape
-    row, head, place, number = key.stride()
-    if number != 1 or value.stride() != key.stride() or query.device.type != "cpu":
-        return None
-    if width % WIDTHS or width > WIDEST:
-        return None
-    function = _native(query.dtype)
-    if function is None:
-        return None
+    _, kv_heads, places, _ = key.shape
+    step, head, place, number = key.stride()
+    function = _native(query.dtype) if query.device.type == "cpu" else None
+    if function is None or width % WIDTHS or width > WIDEST:
+        raise ValueError(f"heads of {width} {query.dtype} are not attended here; ask `takes`")
+    if number != 1 or value.stride() != key.stride() or key.dtype != query.dtype:
+        raise ValueError("keys and values lie alike, vectors side by side, in the queries' dtype")
     query = query.contiguous()
     threads = torch.get_num_threads()
     out = torch.empty(batch, heads * width, dtype=query.dtype)
@@ -50,14 +73,15 @@ def decode_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None
         query.data_ptr(),
         key.data_ptr(),
         value.data_ptr(),
+        *reach.addresses,
         out.data_ptr(),
         scratch.data_ptr(),
         batch,
         heads,
-        key.shape[1],
-        key.shape[2],
+        kv_heads,
+        places,
         width,
-        row,
+        step,
         head,
         place,
         threads,
@@ -70,14 +94,18 @@ def _native(dtype: torch.dtype) -> native.Function | None:
     """The function in C, where its result is right."""
 
     def right(function: native.Function) -> bool:
-        query, keys = native.probe(2, 6, 32, dtype=dtype), native.probe(2, 2, 70, 32, dtype=dtype)
-        values = keys.flip(2).contiguous()
+        """Two sequences over groups of 8, out of order: 70 tokens, and 13 of which 9 are seen."""
+        query, pool = native.probe(2, 6, 32, dtype=dtype), native.probe(11, 2, 8, 32, dtype=dtype)
+        values = pool.flip(2).contiguous()
+        tables = ((3, 1, 10, 0, 7, 6, 2, 9, 5), (8, 4))
+        reach = Reach(tables, (0, 4), (70, 13))
         out, scratch = torch.empty(2, 192, dtype=dtype), torch.empty(2 * 6 * (32 + 3 * 34))
         function(
-            query.data_ptr(), keys.data_ptr(), values.data_ptr(), out.data_ptr(),
-            scratch.data_ptr(), 2, 6, 2, 70, 32, *keys.stride()[:3], 3,
+            query.data_ptr(), pool.data_ptr(), values.data_ptr(), *reach.addresses, out.data_ptr(),
+            scratch.data_ptr(), 2, 6, 2, 8, 32, *pool.stride()[:3], 3,
         )  # fmt: skip
-        seen = torch.ones(2, 1, 70, dtype=torch.bool)
-        return native.agrees(out, reference(query[:, None], keys, values, seen)[:, 0])
+        whole = paged_attention(query[:1], pool, values, tables[:1], (70,))
+        windowed = paged_attention(query[1:], pool, values, tables[1:], (13,), window=9)
+        return native.agrees(out, torch.cat((whole, windowed)))
 
-    return native.tried(SOURCE, "decode_attention", "ppppp" + "l" * 8 + "i", dtype, right)
+    return native.tried(SOURCE, "decode_attention", "ppppppp" + "l" * 8 + "i", dtype, right)

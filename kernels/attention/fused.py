@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.attention.decode import decode_attention
+from kernels.attention.decode import Reach, decode_attention, takes
 
 
 def attention(
@@ -32,10 +32,10 @@ def attention(
     Gives [B · L, heads · D].
     """
     batch, length, heads, width = query.shape
-    if length == 1 and mask is None:
-        found = decode_attention(query[:, 0], key, value)
-        if found is not None:
-            return found
+    if length == 1 and mask is None and query.device.type == "cpu" and takes(width, query.dtype):
+        keys = key.shape[2]
+        reach = Reach(((row,) for row in range(batch)), (0,) * batch, (keys,) * batch)
+        return decode_attention(query[:, 0], key, value, reach)
     if length == 1 and query.dtype != torch.float32:
         return _folded(query, key, value, mask)
     attended = functional.scaled_dot_product_attention(

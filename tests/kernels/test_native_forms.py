@@ -118,13 +118,40 @@ def test_attention_of_one_row(
             query = numbers(batch, heads, width, dtype=dtype, seed=length) * 3
             room = numbers(2, batch, kv_heads, length + 9, width, dtype=dtype, seed=length + 1)
             key, value = room[:, :, :, 4 : 4 + length]
-            found = decode.decode_attention(query, key, value)
-            assert found is not None and found.dtype == dtype
+            found = fused.attention(query[:, None], key, value, None, causal=False)
+            assert found.dtype == dtype
             assert close(found, attended(query, key, value), 1.0), length
-            through = fused.attention(query[:, None], key, value, None, causal=False)
-            assert torch.equal(through, found)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", LOST, ids=str)
+@pytest.mark.parametrize("places", [1, 3, 16, 64, 100])
+def test_attention_over_tables(dtype: torch.dtype, places: int) -> None:
+    """Groups anywhere, of any size, some of them two rows'; rows that see all, the last of it, or
+    one key; what lies around is garbage, and is not looked at."""
+    lengths, windows = (200, 1, 64, 97), (200, 1, 20, 1)
+    counts = [-(-length // places) for length in lengths]
+    pool = numbers(2, sum(counts) + 5, 3, places, 32, dtype=dtype)
+    order = torch.randperm(pool.shape[1], generator=torch.Generator().manual_seed(places)).tolist()
+    tables = [[order.pop() for _ in range(count)] for count in counts]
+    tables[3][0] = tables[0][0]
+    pool[:, order] = float("nan")
+    query = numbers(4, 9, 32, dtype=dtype, seed=5)
+    rows = zip(tables, lengths, windows, strict=True)
+    reach = decode.Reach(
+        tables, [n - w for n, w in zip(lengths, windows, strict=True)], list(lengths)
+    )
+    found = decode.decode_attention(query, pool[0], pool[1], reach)
+    for row, (table, length, window) in enumerate(rows):
+        sides = pool[:, table].transpose(1, 2).flatten(2, 3)[:, :, length - window : length]
+        true = attended(query[row : row + 1], sides[0][None], sides[1][None])
+        assert close(found[row : row + 1], true, 1.0), row
+
+
+def alone(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    reach = decode.Reach([[0]], [0], [key.shape[2]])
+    return decode.decode_attention(query, key, value, reach)
 
 
 def test_attention_keeps_to_the_largest_scores_and_to_faults() -> None:
@@ -134,18 +161,21 @@ def test_attention_keeps_to_the_largest_scores_and_to_faults() -> None:
     for best in (0, 77, 199):
         key.zero_()
         key[0, 0, best] = 10.0
-        found = decode.decode_attention(query, key, value)
-        assert found is not None and torch.allclose(found, torch.full((1, 16), float(best)))
+        assert torch.allclose(alone(query, key, value), torch.full((1, 16), float(best)))
     key[0, 0, 150] = float("nan")
-    found = decode.decode_attention(query, key, value)
-    assert found is not None and bool(torch.isnan(found).all())
+    assert bool(torch.isnan(alone(query, key, value)).all())
 
 
-def test_what_it_does_not_take_goes_to_torch() -> None:
+def test_what_it_does_not_take_is_refused() -> None:
     query, key = numbers(1, 2, 24), numbers(1, 2, 5, 24)
-    assert decode.decode_attention(query, key, key) is None and not decode.takes(24, query.dtype)
-    other = numbers(1, 5, 2, 24).transpose(1, 2)
-    assert decode.decode_attention(numbers(1, 2, 24), key, other) is None
+    assert not decode.takes(24, query.dtype)
+    with pytest.raises(ValueError, match="heads of 24"):
+        alone(query, key, key)
+    query, key = numbers(1, 2, 32), numbers(1, 2, 5, 32)
+    with pytest.raises(ValueError, match="lie alike"):
+        alone(query, key, numbers(1, 2, 32, 5).transpose(2, 3))
+    with pytest.raises(ValueError, match="in the queries' dtype"):
+        alone(query, key.to(torch.bfloat16), key.to(torch.bfloat16))
 
 
 def test_without_a_compiler_all_run_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:

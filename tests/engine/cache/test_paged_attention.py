@@ -19,6 +19,13 @@ LAYERS, HEADS, KV_HEADS, WIDTH = 2, 6, 2, 16
 SYSTEM = list(range(1, 23))
 
 
+@pytest.fixture(params=["torch", "C"], autouse=True)
+def way(request: pytest.FixtureRequest) -> None:
+    """What single rows attend by."""
+    if request.param == "C":
+        request.getfixturevalue("compiled")
+
+
 @functools.cache
 def vector(token: int, position: int, layer: int, kind: int) -> Tensor:
     """Query (kind 0), key (1) or value (2): it depends on nothing else. [heads, WIDTH]."""

@@ -10,7 +10,13 @@ import torch
 from operator_calls import counted_calls
 
 from engine import weight_format
-from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
+from engine.config import (
+    CacheConfig,
+    EngineConfig,
+    RunConfig,
+    ScheduleConfig,
+    WorkloadConfig,
+)
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
 from engine.price import price
@@ -29,7 +35,17 @@ SHAPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+CACHES = {
+    "contiguous": CacheConfig(),
+    "paged": CacheConfig("paged", 16),
+    "blocks of a token": CacheConfig("paged", 1),
+    "8 bits": CacheConfig(bits=8),
+    "8 bits paged": CacheConfig("paged", 16, bits=8),
+}
+
+
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("load", [(40, 4, 1), (6, 20, 1), (20, 4, 4), (20, 4, 9), (20, 4, 17)])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -39,6 +55,7 @@ def test_account_and_calls(
     shape: str,
     load: tuple[int, int, int],
     precision: str,
+    cache: str,
 ) -> None:
     config = tiny_config(**{"context": 256, "vocabulary": 256, "layers": 6} | SHAPES[shape])
     model = Llama(config, tiny_tensors(config), precision)
@@ -46,7 +63,10 @@ def test_account_and_calls(
     assert "in C" in model.kernel_path["norm"]
     prompt, output, batch = load
     asked = EngineConfig(
-        WorkloadConfig(prompt, output), ScheduleConfig(batch, 0), RunConfig(precision, 2)
+        WorkloadConfig(prompt, output),
+        ScheduleConfig(batch, 0),
+        RunConfig(precision, 2),
+        CACHES[cache],
     )
     packed = "onednn-packed" in model.kernel_path["head"]
     found = price(asked, config, packed, model.low_bit_forms)

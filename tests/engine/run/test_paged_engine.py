@@ -26,6 +26,7 @@ from engine.kv_format import vector_bytes
 from engine.model.llama import Llama
 from engine.run.engine import Engine, EngineCounters, SamplingParams, StepOutput
 from engine.run.runner import Runner
+from kernels.attention import decode, fused
 
 Prompt = Callable[..., list[int]]
 MakeModel = Callable[..., Llama]
@@ -323,6 +324,36 @@ def test_the_path_names_the_layout_and_the_width(make_model: MakeModel, bits: in
     assert contiguous.startswith("sdpa-") and contiguous.endswith(f"bfloat16{width}")
     assert "paged" not in contiguous
     assert paged.startswith("sdpa-") and paged.endswith(f"paged-queries bfloat16{width}")
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("bits", [0, 16, 8])
+def test_the_path_names_what_runs_in_c(make_model: MakeModel, bits: int) -> None:
+    """Paged, only vectors that lie as they are computed."""
+    model = make_model("bfloat16", head_dim=16)
+    width = f" bfloat16, kv {bits}" if bits else " bfloat16"
+    contiguous = Engine(model, configure("bfloat16", bits=bits)).kernel_path["attention"]
+    paged = Engine(model, configure("bfloat16", layout="paged", bits=bits)).kernel_path["attention"]
+    assert contiguous.endswith(f"native-decode{width}")
+    assert paged.endswith(("paged-queries" if bits == 8 else "native-decode") + width)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("block", [1, 2, 16, 64])
+def test_paged_scores_equal_contiguous_ones_in_c(
+    make_model: MakeModel, prompt: Prompt, block: int
+) -> None:
+    """And both those of torch's attention."""
+    model = make_model(head_dim=16)
+    texts = [prompt(length + 3, length) for length in [4, 15, 16, 17, 33, 48, 64, 65]]
+    found = [stepwise_logits(model, texts, layout, block) for layout in ("contiguous", "paged")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "takes", lambda *_: False)
+        patch.setattr(fused, "takes", lambda *_: False)
+        expected = stepwise_logits(model, texts, "contiguous", 1)
+    assert float(expected.std()) > 0.5
+    for one in found:
+        torch.testing.assert_close(one, expected, rtol=0, atol=5e-5)
 
 
 @pytest.mark.parametrize("bits", [16, 8, 4])
