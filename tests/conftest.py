@@ -24,8 +24,14 @@ def default_model_path() -> Path:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where C functions are kept, so that each is compiled once and not for every test."""
+    return tmp_path_factory.mktemp("native")
+
+
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def compiled(monkeypatch: pytest.MonkeyPatch, libraries: Path) -> Iterator[None]:
     """C functions as on a machine with a compiler; skipped where there is none."""
     from kernels import native
     from kernels.attention import decode
@@ -37,6 +43,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(native.SWITCH, raising=False)
     if native.compiler() is None:
         pytest.skip("no C compiler here")
+    monkeypatch.setattr(native, "_folder", libraries)
     kept = [module._native for module in (decode, swiglu, rms_norm, add, rotation)]
     for function in kept:
         function.cache_clear()
