@@ -15,7 +15,7 @@ play: $(VENV)/.play model
 	     exec $(BIN)/latency-wall trial gate; fi
 
 test: check model
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.test
 	$(BIN)/ruff check --no-cache .
