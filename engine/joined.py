@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.recipe import Matrix, matrices, recipe_of
-from engine.weight_format import FUSED_RUN, JOINED, NATIVE_PAIRS, NATIVE_ROWS, fuses
+from engine.weight_format import FUSED_RUN, JOINED, NATIVE_PAIRS, NATIVE_ROWS
 
 FEWER_BEFORE, FEWER_AFTER = 2, 7
 """Calls that the halves of a layer save, from counts made with a dispatch mode."""
@@ -36,7 +36,7 @@ class Joined:
         layers: list[dict[str, bool]] = [{} for _ in range(model.layers)]
         for matrix in matrices(recipe_of(config.weights, model), model):
             if matrix.layer is not None:
-                layers[matrix.layer][matrix.name] = _compiled(matrix, forms)
+                layers[matrix.layer][matrix.name] = _takes_rows(matrix, forms)
         turns = not model.qk_norm and model.head_dim % NATIVE_PAIRS == 0
         before = sum(turns and layer["qkv"] for layer in layers)
         after = sum(layer["o"] and layer["gate_up"] and layer["down"] for layer in layers)
@@ -76,8 +76,7 @@ def _row(inputs: Sequence[int], numbers: int, size: int) -> int:
     return (scratch + -(-numbers * size // _FLOAT)) * _FLOAT
 
 
-def _compiled(matrix: Matrix, forms: Collection[str]) -> bool:
-    scheme = matrix.scheme
-    if scheme is None or scheme.activations != 16 or matrix.form(forms) != "packed":
-        return False
-    return fuses(scheme, matrix.rows, matrix.columns)
+def _takes_rows(matrix: Matrix, forms: Collection[str]) -> bool:
+    """Compiled, and by activations as they are."""
+    whole = matrix.scheme is not None and matrix.scheme.activations == 16
+    return whole and matrix.is_compiled(forms)

@@ -16,14 +16,12 @@ from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.recipe import Matrix, matrices, recipe_of
 from engine.weight_format import (
-    FUSED,
     FUSED_PANEL,
     FUSED_RUN,
     WIDENED,
     Form,
     Scheme,
     crosses,
-    fuses,
     groups_of,
     lies_blocked,
 )
@@ -102,8 +100,8 @@ class Widened:
 class Product:
     """One matrix [outputs, inputs] in one form. `crossover` is 0 where the matrix has none.
 
-    `fused` where products of few rows are compiled, `blocked` where codes lie as oneDNN lays them,
-    `widened` where dense products run in float32.
+    `compiled` where packed codes are read by compiled functions, `blocked` where codes lie as
+    oneDNN lays them, `widened` where dense products run in float32.
     """
 
     scheme: Scheme
@@ -112,7 +110,7 @@ class Product:
     inputs: int
     precision: str
     crossover: int
-    fused: bool
+    compiled: bool
     blocked: bool
     widened: bool
 
@@ -130,7 +128,7 @@ class Product:
 
     def _decoding(self) -> int:
         """What is alive beside the dense matrix while it is made."""
-        if self._compiled:
+        if self.compiled:
             return 0
         elements = self.outputs * self.inputs
         if self.form in ("int8-row", "int8-dynamic"):
@@ -170,7 +168,7 @@ class Product:
             return 0, rounded + scratch
         codes, values = self._piece()
         product = rows * min(self._step, self.outputs) * self._size
-        if self._compiled:
+        if self.compiled:
             return 0, rounded + values + product
         return 0, rounded + values + max(codes, product)
 
@@ -225,18 +223,18 @@ class Product:
         decode, multiply = _A_PIECE[self.scheme.bits]
         pieces = -(-self.outputs // self._step)
         if self._dense(rows):
-            return 2 if self._compiled else 3 + decode * pieces
+            return 2 if self.compiled else 3 + decode * pieces
         rounded = 10 if self.scheme.activations == 8 else 0
         if self._fuses(rows):
             return rounded + 2
-        if self._compiled:
+        if self.compiled:
             return rounded + 1 + _A_COMPILED_PIECE * pieces
         return rounded + 1 + multiply * pieces
 
     @property
     def look_up_calls(self) -> int:
         """To look rows up."""
-        if self._compiled:
+        if self.compiled:
             return 1
         if self.form == "packed":
             return _A_LOOK_UP[self.scheme.bits]
@@ -258,13 +256,8 @@ class Product:
     def _dense(self, rows: int) -> bool:
         return 0 < self.crossover < rows
 
-    @property
-    def _compiled(self) -> bool:
-        packed = self.form == "packed" and self.fused
-        return packed and fuses(self.scheme, self.outputs, self.inputs)
-
     def _fuses(self, rows: int) -> bool:
-        return self._compiled and (rows <= FUSED_ROWS or self.widened)
+        return self.compiled and (rows <= FUSED_ROWS or self.widened)
 
     def _whole(self, rows: int) -> bool:
         """Whether torch's weight-only int8 product runs, which takes activations as they are."""
@@ -278,7 +271,7 @@ class Product:
     @property
     def _step(self) -> int:
         """Outputs of a piece of packed codes."""
-        if self._compiled:
+        if self.compiled:
             return max(PIECE // self.inputs // FUSED_PANEL, 1) * FUSED_PANEL
         return max(16, PIECE // self.inputs // 16 * 16)
 
@@ -347,7 +340,7 @@ def _product(
         matrix.columns,
         config.run.precision,
         over,
-        FUSED in forms,
+        matrix.is_compiled(forms),
         lies_blocked(form, matrix.rows, matrix.columns, forms),
         _widens(matrix, forms),
     )

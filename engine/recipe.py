@@ -16,11 +16,13 @@ from engine.config import EngineConfig, WeightsConfig
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.weight_format import (
+    FUSED,
     INT4_GROUPS,
     ROW,
     Form,
     Scheme,
     choose_form,
+    fuses,
     lies_blocked,
     matrix_bytes,
     nearest_group,
@@ -168,6 +170,12 @@ class Matrix:
         if self.scheme is None:
             return None
         return choose_form(self.scheme, self.rows, self.columns, forms)
+
+    def is_compiled(self, forms: Collection[str]) -> bool:
+        """Whether its packed codes are multiplied by as they lie, by compiled functions."""
+        if self.scheme is None or FUSED not in forms or self.form(forms) != "packed":
+            return False
+        return fuses(self.scheme, self.rows, self.columns)
 
     def nbytes(self, size: int, forms: Collection[str]) -> int:
         """`size` are the run's bytes a number."""

@@ -12,7 +12,6 @@ from engine.measure.reporter import Reporter, Side
 from engine.model.config import ModelConfig
 from engine.quantised import Histogram, LayerError, Notice, Quantised
 from engine.recipe import Matrix, Recipe, average_bits, matrices, recipe_of
-from engine.weight_format import FUSED, fuses
 
 OnPressed = Callable[[LayerError, Histogram | None, int, int], None]
 """One matrix is done: its error, its layer's histogram where there is one, how many of how many."""
@@ -93,5 +92,5 @@ def slow_matrices(
         if matrix.scheme is not None
         and matrix.form(forms) == "packed"
         and _KERNELS.get(matrix.scheme.bits, frozenset()) & set(forms)
-        and not (FUSED in forms and fuses(matrix.scheme, matrix.rows, matrix.columns))
+        and not matrix.is_compiled(forms)
     )

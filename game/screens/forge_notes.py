@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
 from engine.recipe import FULL, Matrix, Recipe, inner_widths, matrices, recipe_of
-from engine.weight_format import FUSED, ROW, fuses
+from engine.weight_format import ROW
 from game.widgets.ink import Line
 from game.widgets.typesetting import paragraph
 from game.widgets.weight_rows import method_words
@@ -68,9 +68,7 @@ def _warnings(
 
 def _decodes(matrix: Matrix, forms: Collection[str]) -> bool:
     """Whether every product by it decodes it first."""
-    if matrix.scheme is None or matrix.form(forms) != "packed":
-        return False
-    return not (FUSED in forms and fuses(matrix.scheme, matrix.rows, matrix.columns))
+    return matrix.form(forms) == "packed" and not matrix.is_compiled(forms)
 
 
 def _meanings(

@@ -117,7 +117,7 @@ class AfterAttention:
     def __call__(self, attended: Tensor, stream: Tensor) -> None:
         """[T, heads · D] in the matrices' dtype; `stream` [T, H] float32, in place."""
         rows = stream.shape[0]
-        workspace = torch.empty(rows * self._row)
+        workspace, attended = torch.empty(rows * self._row), attended.contiguous()
         self._function(
             self._address,
             attended.data_ptr(),
