@@ -17,12 +17,13 @@ import torch
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
-from engine.weight_format import FUSED, JOINED, NATIVE, WIDTHS
+from engine.weight_format import FUSED, JOINED, NATIVE, WIDENED_IN_C, WIDTHS
 from kernels.block import few_rows
 from kernels.gate.swiglu import is_native
-from kernels.linear.dispatch import available_forms
+from kernels.linear.dispatch import available_forms, widens
 from kernels.linear.fused import fused_functions
 from kernels.linear.low_bit_forms import available_low_bit_forms
+from kernels.linear.widened import few_rows_product
 
 _PRECISIONS: Mapping[str, torch.dtype] = {
     "float32": torch.float32,
@@ -99,6 +100,7 @@ def _compiled(dtype: torch.dtype) -> tuple[str, ...]:
     """What runs in C here; of widths, four bits stand for all."""
     found = {
         NATIVE: is_native(dtype),
+        WIDENED_IN_C: widens(dtype) and few_rows_product(dtype) is not None,
         FUSED: fused_functions(4, dtype) is not None,
         JOINED: few_rows.is_native(dtype, 4),
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
-from engine.recipe import Matrix, matrices, recipe_of
+from engine.recipe import matrices, recipe_of
 from engine.weight_format import FUSED_RUN, JOINED, NATIVE_PAIRS, NATIVE_ROWS
 
 FEWER_BEFORE, FEWER_AFTER = 2, 7
@@ -36,7 +36,7 @@ class Joined:
         layers: list[dict[str, bool]] = [{} for _ in range(model.layers)]
         for matrix in matrices(recipe_of(config.weights, model), model):
             if matrix.layer is not None:
-                layers[matrix.layer][matrix.name] = _takes_rows(matrix, forms)
+                layers[matrix.layer][matrix.name] = matrix.takes_rows_in_c(forms)
         turns = not model.qk_norm and model.head_dim % NATIVE_PAIRS == 0
         before = sum(turns and layer["qkv"] for layer in layers)
         after = sum(layer["o"] and layer["gate_up"] and layer["down"] for layer in layers)
@@ -74,9 +74,3 @@ def _row(inputs: Sequence[int], numbers: int, size: int) -> int:
     """Bytes of a workspace's row: what the widest product needs, and `numbers` numbers."""
     scratch = max(width + width // FUSED_RUN for width in inputs)
     return (scratch + -(-numbers * size // _FLOAT)) * _FLOAT
-
-
-def _takes_rows(matrix: Matrix, forms: Collection[str]) -> bool:
-    """Compiled, and by activations as they are."""
-    whole = matrix.scheme is not None and matrix.scheme.activations == 16
-    return whole and matrix.is_compiled(forms)

@@ -55,23 +55,27 @@ _A_COMPILED_PIECE = 4
 _FLOAT, _INT, _BFLOAT = 4, 4, 2
 
 
-WIDENED_ROWS = 5
-"""Rows up to which a 16-bit product runs as it is where more are widened."""
+WIDENED_ROWS, WIDENED_IN_C_ROWS = 5, 64
+"""Rows up to which a 16-bit product runs as it is where more are widened; up to which it runs in C
+where it can."""
 
-_A_WIDENED_WHOLE, _A_WIDENED, _A_WIDENED_PIECE = 9, 6, 6
-"""Calls of a widened product in one piece; of one in several, and of each of these."""
+_A_WIDENED_WHOLE, _A_WIDENED, _A_WIDENED_PIECE, _IN_C = 9, 6, 6, 2
+"""Calls of a widened product in one piece; of one in several, and of each of these; in C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Widened:
     """One dense matrix [outputs, inputs] in 16 bits, multiplied in float32: `kernels.linear`'s form
-    of that name."""
+    of that name. `in_c` where a few rows are multiplied in C."""
 
     outputs: int
     inputs: int
+    in_c: bool = False
 
     def beside(self, rows: int) -> int:
         """As `Product.beside`."""
+        if self.in_c and rows <= WIDENED_IN_C_ROWS:
+            return rows * self.inputs * _FLOAT
         return 0 if rows <= WIDENED_ROWS else self.making(rows)
 
     def making(self, rows: int) -> int:
@@ -80,6 +84,8 @@ class Widened:
         return (rows * self.inputs + step * self.inputs + rows * step) * _FLOAT
 
     def calls(self, rows: int) -> int:
+        if self.in_c and rows <= WIDENED_IN_C_ROWS:
+            return _IN_C
         return 1 if rows <= WIDENED_ROWS else self.making_calls
 
     @property
@@ -331,7 +337,9 @@ def _product(
 ) -> Product | Widened | None:
     form = matrix.form(forms)
     if matrix.scheme is None or form is None:
-        return Widened(matrix.rows, matrix.columns) if _widens(matrix, forms) else None
+        if not matrix.is_widened(forms):
+            return None
+        return Widened(matrix.rows, matrix.columns, matrix.takes_rows_in_c(forms))
     over = config.weights.crossover if crosses(matrix.scheme) else 0
     return Product(
         matrix.scheme,
@@ -342,10 +350,5 @@ def _product(
         over,
         matrix.is_compiled(forms),
         lies_blocked(form, matrix.rows, matrix.columns, forms),
-        _widens(matrix, forms),
+        matrix.is_widened(forms),
     )
-
-
-def _widens(matrix: Matrix, forms: Collection[str]) -> bool:
-    """Whether its dense product is widened: on such a processor, large matrices are."""
-    return WIDENED in forms and matrix.elements >= PIECE

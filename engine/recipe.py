@@ -17,8 +17,12 @@ from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.weight_format import (
     FUSED,
+    FUSED_RUN,
     INT4_GROUPS,
     ROW,
+    WIDENED,
+    WIDENED_ELEMENTS,
+    WIDENED_IN_C,
     Form,
     Scheme,
     choose_form,
@@ -176,6 +180,17 @@ class Matrix:
         if self.scheme is None or FUSED not in forms or self.form(forms) != "packed":
             return False
         return fuses(self.scheme, self.rows, self.columns)
+
+    def is_widened(self, forms: Collection[str]) -> bool:
+        """Whether its dense product is: on a processor that widens, of large matrices."""
+        return WIDENED in forms and self.elements >= WIDENED_ELEMENTS
+
+    def takes_rows_in_c(self, forms: Collection[str]) -> bool:
+        """Whether a few rows are multiplied in C, as they are."""
+        if self.scheme is not None:
+            return self.scheme.activations == 16 and self.is_compiled(forms)
+        in_c = WIDENED_IN_C in forms and self.columns % FUSED_RUN == 0
+        return in_c and self.is_widened(forms)
 
     def nbytes(self, size: int, forms: Collection[str]) -> int:
         """`size` are the run's bytes a number."""

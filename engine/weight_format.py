@@ -37,6 +37,9 @@ WIDENED = "widened"
 """Beside them for a 16-bit precision that this processor multiplies in float32: dense products of
 more than a few rows widen the weight, a piece at a time."""
 
+WIDENED_IN_C = "widened-in-c"
+"""Beside `WIDENED` where a few rows are multiplied in C, which widens weights as it reads them."""
+
 FUSED = "fused"
 """Beside them where the packed form of whole panels and runs is compiled: no product decodes it for
 itself."""
@@ -68,6 +71,9 @@ INT4_ROWS = 32
 FUSED_RUN, FUSED_PANEL = 32, 32
 """Weights of a row that share a scale come in whole runs of so many for the fused product, and
 outputs in whole panels."""
+
+WIDENED_ELEMENTS = 1 << 18
+"""Weights of a matrix that is large enough to be widened."""
 
 
 class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
 #ifdef __AVX512F__
 #define LANES 16
 #else
@@ -60,8 +64,19 @@ typedef Floats Numbers;
 
 INLINE float widen(Number number) { return (float)number; }
 INLINE Number narrow(float number) { return (Number)number; }
+#if defined FLOAT16 && defined __F16C__
+/* gcc would convert a lane at a time. */
+#ifdef __AVX512F__
+INLINE Floats widen_all(Numbers numbers) { return (Floats)_mm512_cvtph_ps((__m256i)numbers); }
+INLINE Numbers narrow_all(Floats numbers) { return (Numbers)_mm512_cvtps_ph((__m512)numbers, _MM_FROUND_TO_NEAREST_INT); }
+#else
+INLINE Floats widen_all(Numbers numbers) { return (Floats)_mm256_cvtph_ps((__m128i)numbers); }
+INLINE Numbers narrow_all(Floats numbers) { return (Numbers)_mm256_cvtps_ph((__m256)numbers, _MM_FROUND_TO_NEAREST_INT); }
+#endif
+#else
 INLINE Floats widen_all(Numbers numbers) { return __builtin_convertvector(numbers, Floats); }
 INLINE Numbers narrow_all(Floats numbers) { return __builtin_convertvector(numbers, Numbers); }
+#endif
 #endif
 
 INLINE long least(long a, long b) { return a < b ? a : b; }

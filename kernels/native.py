@@ -132,6 +132,16 @@ def tried(
     return found if right(found) else None
 
 
+def address_of(function: Function) -> int | None:
+    """Where it lies, for other functions in C to call."""
+    return ctypes.cast(cast(Any, function), ctypes.c_void_p).value
+
+
+def data_of(tensor: Tensor | None) -> int | None:
+    """Where its numbers lie; good as long as it lives."""
+    return None if tensor is None else tensor.data_ptr()
+
+
 def probe(*shape: int, dtype: torch.dtype) -> Tensor:
     """Normal numbers to try a function on."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)

@@ -31,12 +31,14 @@ from engine.model.weights import DenseTable, Table, Weights, bare, crossing
 from engine.quant.grid import GridWeight
 from engine.quant.weights import QuantisedWeights
 from engine.run.batch import AttentionContext
-from engine.weight_format import FUSED, JOINED, NATIVE, WIDENED, Scheme
+from engine.weight_format import FUSED, JOINED, NATIVE, WIDENED, WIDENED_IN_C, Scheme
 from kernels.attention import fused
 from kernels.gate.swiglu import is_native
+from kernels.linear.compiled import CompiledLinear
 from kernels.linear.dispatch import Linear, widens
 from kernels.linear.low_bit_forms import available_low_bit_forms
 from kernels.linear.sharpen import ROUNDING, sharpen
+from kernels.linear.widened import WidenedLinear
 from kernels.rope import rotation
 from kernels.rope.rotation import Rotation
 
@@ -104,8 +106,11 @@ class Llama:
             self.layers = tuple(layers)
             self.final_norm = weights.norm("final_norm", config.norm_eps)
             self.embedding, self.head, rows = _ends(config, weights)
-        if any("compiled" in matrix.form for matrix in (*self.linears, self.head)):
+        every = (*self.linears, self.head)
+        if any(isinstance(matrix, CompiledLinear) for matrix in every):
             self.low_bit_forms += (FUSED,)
+        if any(isinstance(matrix, WidenedLinear) and matrix.function for matrix in every):
+            self.low_bit_forms += (WIDENED_IN_C,)
         if any(layer.before or layer.after for layer in self.layers):
             self.low_bit_forms += (JOINED,)
         self._head_rows = rows if self.dtype in ROUNDING else None

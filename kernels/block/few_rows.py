@@ -1,4 +1,4 @@
-"""The two halves of a layer of compiled matrices, around its attention, each in one call.
+"""The two halves of a layer of matrices multiplied in C, around its attention, each in one call.
 
 A decode step of a small model is bound by calls as much as by bytes: a layer makes fourteen of them
 in Python, and tensors between. `block.c` does the same in two.
@@ -20,6 +20,7 @@ from kernels.linear.bitstream import RUN
 from kernels.linear.compiled import CompiledLinear
 from kernels.linear.dispatch import Linear
 from kernels.linear.fused import fused_functions
+from kernels.linear.widened import WidenedLinear, few_rows_product
 from kernels.norm.rms_norm import RMSNorm
 from kernels.residual.add import add
 from kernels.rope import rotation
@@ -30,6 +31,9 @@ SOURCE = Path(__file__).with_name("block.c")
 _SIGNATURES = {"before_attention": "pppppppli", "after_attention": "ppppli"}
 
 _FLOAT = 4
+
+InC = CompiledLinear | WidenedLinear
+"""Matrices whose product of a few rows is a function in C, with the same arguments."""
 
 
 class _Matrix(ctypes.Structure):
@@ -61,7 +65,7 @@ class BeforeAttention:
     """norm, QKV and rotation: made by `before_attention`, which says for what."""
 
     def __init__(
-        self, function: native.Function, norm: RMSNorm, qkv: CompiledLinear, heads: int, width: int
+        self, function: native.Function, norm: RMSNorm, qkv: InC, heads: int, width: int
     ) -> None:
         self._function = function
         self._kept = (norm, qkv)  # their addresses are in the structure
@@ -102,9 +106,9 @@ class AfterAttention:
         self,
         function: native.Function,
         norm: RMSNorm,
-        o: CompiledLinear,
-        gate_up: CompiledLinear,
-        down: CompiledLinear,
+        o: InC,
+        gate_up: InC,
+        down: InC,
     ) -> None:
         self._function = function
         self._kept = (norm, o, gate_up, down)  # their addresses are in the structure
@@ -152,29 +156,32 @@ def after_attention(
 
 
 def is_native(dtype: torch.dtype, bits: int) -> bool:
-    """Whether halves of matrices in so many bits are joined in a run of `dtype`."""
-    return fused_functions(bits, dtype) is not None and _native(dtype, bits) is not None
+    """Whether halves of matrices in so many bits, 16 for `dtype` itself, are joined in its runs."""
+    wanted = few_rows_product(dtype) if bits == _WHOLE else fused_functions(bits, dtype)
+    return wanted is not None and _native(dtype, bits) is not None
 
 
-_Found = tuple[list[CompiledLinear], dict[str, native.Function]]
+_WHOLE = WidenedLinear.bits
+
+_Found = tuple[list[InC], dict[str, native.Function]]
 
 
 def _of(linears: Sequence[Linear], norm: RMSNorm) -> _Found | None:
     """The matrices, where all are compiled and take rows as they are, and functions for them."""
-    matrices = [one for one in linears if isinstance(one, CompiledLinear)]
+    matrices = [one for one in linears if isinstance(one, InC) and one.function is not None]
     if len(matrices) < len(linears) or any(one.activations != 16 for one in matrices):
         return None
     if not norm.is_native or any(one.dtype != norm.dtype for one in matrices):
         return None
-    functions = _native(matrices[0].dtype, matrices[0].bits)
-    return None if functions is None else (matrices, functions)
+    found = [_native(one.dtype, one.bits) for one in matrices]
+    return None if found[0] is None or None in found else (matrices, found[0])
 
 
-def _matrix(linear: CompiledLinear) -> _Matrix:
+def _matrix(linear: InC) -> _Matrix:
     return _Matrix(linear.function, *linear.addresses, linear.outputs, linear.inputs, linear.groups)
 
 
-def _scratch(linears: Sequence[CompiledLinear]) -> int:
+def _scratch(linears: Sequence[InC]) -> int:
     """Floats of a row that the largest product needs."""
     return max(one.inputs + one.inputs // RUN for one in linears)
 
@@ -187,8 +194,8 @@ def _floats(scratch: int, numbers: int, dtype: torch.dtype) -> int:
 @cache
 def _native(dtype: torch.dtype, bits: int) -> dict[str, native.Function] | None:
     """The functions in C, where a layer of `bits` comes out right."""
-    products = fused_functions(bits, dtype)
-    if products is None or not rotation.is_native(32, dtype):
+    products = None if bits == _WHOLE else fused_functions(bits, dtype)
+    if (products is None and bits != _WHOLE) or not rotation.is_native(32, dtype):
         return None
     try:
         functions = native.functions(SOURCE, _SIGNATURES, dtype)
@@ -196,7 +203,9 @@ def _native(dtype: torch.dtype, bits: int) -> dict[str, native.Function] | None:
         return None
     hidden, inner, heads, width = 64, 96, 3, 32
 
-    def linear(outputs: int, inputs: int) -> CompiledLinear:
+    def linear(outputs: int, inputs: int) -> InC:
+        if products is None:
+            return WidenedLinear(native.probe(outputs, inputs, dtype=dtype) / 8)
         generator = torch.Generator().manual_seed(outputs)
         codes = torch.randint(
             0, 1 << bits, (outputs, inputs), dtype=torch.uint8, generator=generator

@@ -6,9 +6,7 @@ weights and whole panels of 32 outputs are kept so; what is not, `low_bit` keeps
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -90,13 +88,13 @@ class CompiledLinear:
         self.bias = bias
         self.activations = activations
         self._functions = functions
-        self._weight = (self.words.data_ptr(), self.scale.data_ptr(), _address(self.zero))
-        self._bias = _address(bias)
+        self._weight = (self.words.data_ptr(), self.scale.data_ptr(), native.data_of(self.zero))
+        self._bias = native.data_of(bias)
 
     @property
     def function(self) -> int | None:
         """Where the product's function lies, for others in C to call."""
-        return ctypes.cast(cast(Any, self._functions.product), ctypes.c_void_p).value
+        return native.address_of(self._functions.product)
 
     @property
     def addresses(self) -> tuple[int | None, ...]:
@@ -185,7 +183,3 @@ def _panels(numbers: Tensor) -> Tensor:
     """[N, G] -> [N / PANEL, G, PANEL]."""
     outputs, groups = numbers.shape
     return numbers.reshape(outputs // PANEL, PANEL, groups).transpose(1, 2).contiguous()
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()

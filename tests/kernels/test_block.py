@@ -12,6 +12,7 @@ from kernels.linear.compiled import CompiledLinear
 from kernels.linear.fused import fused_functions
 from kernels.linear.low_bit_forms import make_low_bit
 from kernels.linear.plain import PlainLinear
+from kernels.linear.widened import WidenedLinear
 from kernels.norm.rms_norm import RMSNorm
 from kernels.rope.rotation import Rotation
 
@@ -30,7 +31,10 @@ def numbers(*shape: int, seed: int) -> torch.Tensor:
 
 def matrix(
     outputs: int, inputs: int, bits: int, dtype: torch.dtype, biased: bool = False
-) -> CompiledLinear:
+) -> CompiledLinear | WidenedLinear:
+    if bits == 16:
+        weight = numbers(outputs, inputs, seed=outputs).to(dtype) / 8
+        return WidenedLinear(weight, numbers(outputs, seed=bits).to(dtype) if biased else None)
     generator = torch.Generator().manual_seed(outputs + bits)
     codes = torch.randint(0, 1 << bits, (outputs, inputs), dtype=torch.uint8, generator=generator)
     scale = (torch.rand(outputs, inputs // 32, generator=generator) + 0.5) / (1 << bits) / 3
@@ -40,9 +44,10 @@ def matrix(
     return made
 
 
-def product(linear: CompiledLinear, x: torch.Tensor) -> torch.Tensor:
+def product(linear: CompiledLinear | WidenedLinear, x: torch.Tensor) -> torch.Tensor:
     """In float64, by the weight that its codes stand for; only that is the form's own word."""
-    y = x @ linear.dense().double().t()
+    weight = linear.weight if isinstance(linear, WidenedLinear) else linear.dense()
+    y = x @ weight.double().t()
     return y if linear.bias is None else y + linear.bias.double()
 
 
@@ -54,11 +59,21 @@ def close(found: torch.Tensor, true: torch.Tensor, dtype: torch.dtype) -> bool:
     return float((found.double() - true).abs().max()) <= LOST[dtype] * float(true.abs().max())
 
 
-@pytest.mark.parametrize("dtype", LOST, ids=str)
+def widths(*several: object) -> list[object]:
+    """Each in every type; 16 bits are not widened where they are no fewer than the run's."""
+    return [
+        pytest.param(dtype, one, id=f"{dtype}-{one}")
+        for dtype in LOST
+        for one in several
+        if "16" not in str(one) or dtype != torch.float32
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "bits"), widths(4, 16))
 @pytest.mark.parametrize("rows", [1, 2, 5, 16])
-def test_before_attention(dtype: torch.dtype, rows: int) -> None:
+def test_before_attention(dtype: torch.dtype, bits: int, rows: int) -> None:
     stream, weight = numbers(rows, HIDDEN, seed=1) * 5, numbers(HIDDEN, seed=2)
-    qkv = matrix((HEADS + 2 * KV) * WIDTH, HIDDEN, 4, dtype, biased=True)
+    qkv = matrix((HEADS + 2 * KV) * WIDTH, HIDDEN, bits, dtype, biased=True)
     half = before_attention(RMSNorm(weight, EPS, dtype), qkv, HEADS + KV, WIDTH)
     assert half is not None
     positions = torch.arange(rows) * 700 + 3
@@ -74,14 +89,15 @@ def test_before_attention(dtype: torch.dtype, rows: int) -> None:
     assert close(value, vectors[:, HEADS + KV :], dtype)
 
 
-@pytest.mark.parametrize("dtype", LOST, ids=str)
+@pytest.mark.parametrize(("dtype", "bits"), widths((8, 3, 2), (16, 16, 16), (4, 16, 8)))
 @pytest.mark.parametrize("rows", [1, 2, 5, 16])
-def test_after_attention(dtype: torch.dtype, rows: int) -> None:
+def test_after_attention(dtype: torch.dtype, bits: tuple[int, int, int], rows: int) -> None:
     """Each matrix brings its own width along."""
     stream, weight = numbers(rows, HIDDEN, seed=1) * 5, numbers(HIDDEN, seed=2)
     attended = numbers(rows, HEADS * WIDTH, seed=3).to(dtype)
-    o = matrix(HIDDEN, HEADS * WIDTH, 8, dtype)
-    gate_up, down = matrix(2 * INNER, HIDDEN, 3, dtype), matrix(HIDDEN, INNER, 2, dtype)
+    o = matrix(HIDDEN, HEADS * WIDTH, bits[0], dtype)
+    gate_up = matrix(2 * INNER, HIDDEN, bits[1], dtype)
+    down = matrix(HIDDEN, INNER, bits[2], dtype)
     half = after_attention(RMSNorm(weight, EPS, dtype), o, gate_up, down)
     assert half is not None
     wide = stream.double() + product(o, attended.double())

@@ -11,7 +11,7 @@ from kernels.linear.dispatch import available_forms, resolve, widens
 from kernels.linear.packed import PackedLinear
 from kernels.linear.plain import PlainLinear
 from kernels.linear.reference import linear
-from kernels.linear.widened import WidenedLinear, rows_of_a_piece
+from kernels.linear.widened import FEW_ROWS, WidenedLinear, rows_of_a_piece
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 SHAPES = [(5, 123), (96, 64), (960, 576), (1, 7), (33, 1)]  # N, K
@@ -55,7 +55,7 @@ def test_the_form_resolved_is_one_the_machine_has() -> None:
         assert widens(dtype) is (dtype != torch.float32 and not packs)
         assert form == ("onednn-packed" if packs else "plain")  # too small to widen
         large = resolve(random(512, 512, dtype=dtype)).form
-        unpacked = WidenedLinear.form if widens(dtype) else "plain"
+        unpacked = f"plain, float32 above {FEW_ROWS} rows" if widens(dtype) else "plain"
         assert large == ("onednn-packed" if packs else unpacked)
 
 

@@ -28,7 +28,7 @@ from engine.model.llama import Llama
 from engine.price import Price, price
 from engine.run.engine import Engine, SamplingParams
 from engine.schedule.plan import JOIN_ROWS
-from engine.weight_format import WIDENED
+from engine.weight_format import JOINED, NATIVE, WIDENED, WIDENED_IN_C
 from engine.work import prefill_passes
 from kernels.linear import dispatch
 
@@ -147,10 +147,19 @@ def test_a_build_in_a_vessel_fills_it_as_predicted_and_stays_inside(
     assert tried or load[2] == 1
 
 
+@pytest.mark.parametrize("in_c", [False, True], ids=["torch alone", "few rows in C"])
 @pytest.mark.parametrize("load", LOADS)
 def test_a_processor_without_products_of_16_bits_is_priced_as_it_runs(
-    tiny_config: Configs, tiny_tensors: Tensors, monkeypatch: pytest.MonkeyPatch, load: Load
+    tiny_config: Configs,
+    tiny_tensors: Tensors,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    load: Load,
+    in_c: bool,
 ) -> None:
+    if in_c:
+        request.getfixturevalue("compiled")
+
     def widens(dtype: torch.dtype) -> bool:
         return dtype != torch.float32
 
@@ -162,12 +171,17 @@ def test_a_processor_without_products_of_16_bits_is_priced_as_it_runs(
         intermediate=1536,
     )  # fmt: skip
     model = Llama(config, tiny_tensors(config), "bfloat16")
-    assert model.low_bit_forms == (WIDENED,) and "float32" in model.kernel_path["linear"]
+    markers = (WIDENED, NATIVE, WIDENED_IN_C, JOINED) if in_c else (WIDENED,)
+    assert model.low_bit_forms == markers
+    assert ("joined" if in_c else "float32") in model.kernel_path["linear"]
     asked = engine_config(load, "bfloat16")
     allocated, predicted = Engine(model, asked).allocated(), priced(model, asked)
     assert predicted.weights == allocated["weights"]
     assert predicted.total == pytest.approx(sum(allocated.values()), rel=0.02)
     assert predicted.activations == pytest.approx(allocated["activations"], rel=0.03)
+    prefill, decode = counted_calls(Engine(model, asked), load[0], load[1], load[2])
+    assert predicted.prefill.dispatches == pytest.approx(prefill, rel=0.1)
+    assert predicted.decode.dispatches == pytest.approx(decode, rel=0.1)
 
 
 def test_the_figures_that_formula_and_engine_share_are_the_same() -> None:

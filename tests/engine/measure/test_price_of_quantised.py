@@ -186,6 +186,8 @@ def test_the_figures_are_those_of_the_kernels() -> None:
     assert low_bit_forms.FUSED_FIRST == weight_format.FUSED_FIRST
     assert bitstream.RUN == weight_format.FUSED_RUN
     assert widened.FEW_ROWS == products.WIDENED_ROWS and widened.PIECE == products.PIECE
+    assert widened.IN_C_ROWS == products.WIDENED_IN_C_ROWS
+    assert weight_format.WIDENED_ELEMENTS == widened.PIECE
 
 
 @pytest.mark.usefixtures("compiled")
