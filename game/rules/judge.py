@@ -40,8 +40,8 @@ def judge(
     """
     evidence = Evidence.of(result)
     cv = noise_variation(result.pairs, result.singles, result.load_pairs)
-    faults = _faults(result, evidence, cv)
-    crown_bounds = [Bound(metric, op, bound) for _, metric, op, bound in crowns]
+    counted = result.spec.kind == "hold" or _are_counted(evidence, goals)
+    faults = _faults(result, evidence, cv, counted)
     decided = _decide(result, evidence, goals)
     word = _word(result, faults, decided)
     phases = phase_bounds(evidence)
@@ -52,7 +52,7 @@ def judge(
         bound, share = "capacity", 0.0
     elif word == "fail" and build_fell(result):
         bound, share = "quality", 0.0
-    won = _decide(result, evidence, crown_bounds) if word == "pass" else ()
+    won = _crowns(result, evidence, cv, crowns) if word == "pass" else ()
     return Verdict(
         word=word,
         goals=tuple(_outcome(goal) for goal in decided),
@@ -62,9 +62,7 @@ def judge(
         phase_bounds={phase: named for phase, (named, _) in phases.items()},
         reasons=reasons(word, faults, decided, result),
         advice=advice(word, faults, bound, cv, decided, result),
-        crowns=tuple(
-            crown[0] for crown, goal in zip(crowns, won, strict=False) if goal.holds is True
-        ),
+        crowns=won,
         pairs_used=len(result.pairs) + len(result.load_pairs),
         noise_cv=cv,
         words=ladder_words(result),
@@ -110,9 +108,26 @@ def _decide(
     return tuple(replace(goal, holds=False if goal.holds is False else None) for goal in decided)
 
 
-def _faults(result: TrialResult, evidence: Evidence, cv: float) -> tuple[Fault, ...]:
-    """The runner's faults, and those that the samples themselves show; one of each code."""
-    counted = result.spec.kind == "hold"
+def _crowns(
+    result: TrialResult, evidence: Evidence, cv: float, crowns: Sequence[CrownBound]
+) -> tuple[str, ...]:
+    """Those won. Of a run too noisy to time, where what is counted decided, none for time."""
+    noisy = cv > NOISE_LIMIT or any(fault.code in _OF_TIME for fault in result.faults)
+    bounds = [(name, Bound(metric, op, bound)) for name, metric, op, bound in crowns]
+    kept = [one for one in bounds if not noisy or _are_counted(evidence, (one[1],))]
+    decided = _decide(result, evidence, [bound for _, bound in kept])
+    return tuple(name for (name, _), goal in zip(kept, decided, strict=True) if goal.holds is True)
+
+
+def _are_counted(evidence: Evidence, bounds: Sequence[Bound]) -> bool:
+    """Whether nothing that these bounds ask was timed."""
+    seen = samples(evidence, (bound.metric for bound in bounds)).values()
+    return bool(seen) and all(values.statistic == "exact" for values in seen)
+
+
+def _faults(result: TrialResult, evidence: Evidence, cv: float, counted: bool) -> tuple[Fault, ...]:
+    """The runner's faults, and those that the samples themselves show; one of each code. Where all
+    goals are counted, those of timing are none."""
     found = {
         fault.code: fault for fault in result.faults if not (counted and fault.code in _OF_TIME)
     }

@@ -126,6 +126,26 @@ def test_both_goals_held_is_a_pass_with_its_crowns() -> None:
     assert low < verdict.goals[1].measured < high < 1.6
 
 
+def test_noise_voids_no_trial_whose_goals_are_counted_and_wins_no_crown_of_time() -> None:
+    """Whether the runner gave up on timing, or the samples show it."""
+    goals = [Bound("kl", "<=", 0.3), Bound("memory_ratio", "<=", 1.0)]
+    crowns = [("time", "tpot_ratio", "<=", 2.0), ("quality", "kl", "<=", 0.2)]
+    unstable = (Fault("unstable", {"runs": "10", "cv": "60"}),)
+    quiet = pairs()
+    loud = tuple(Pair("AB", sample(slow=1 + n % 2), sample(slow=1 + n % 3)) for n in range(8))
+    for seen, faults in ((loud, ()), (quiet, unstable), (loud, (Fault("noise", {"cv": "60"}),))):
+        run = result(pairs=seen, faults=faults)
+        verdict = judge(run, goals, crowns)  # type: ignore[arg-type]
+        assert verdict.word == "pass" and verdict.crowns == ("quality",)
+        assert judge(run, [Bound("kl", "<=", 0.0001)]).word == "fail"
+        assert judge(run, [*goals, TPOT]).word == "invalid"
+        assert judge(run, []).word == "invalid", "nothing was counted"
+    calm = judge(result(), goals, crowns)  # type: ignore[arg-type]
+    assert calm.crowns == ("time", "quality")
+    hot = result(faults=(Fault("throttled"),))
+    assert judge(hot, goals).word == "invalid"
+
+
 def test_the_default_build_against_itself_fails_by_the_throughput_goal() -> None:
     verdict = judge(result(pairs=pairs(gain=1.0, slower=1.0)), [THROUGHPUT, TPOT])
     assert verdict.word == "fail"
