@@ -123,7 +123,8 @@ class HallScreen(Screen[ScreenResultType]):
                 if words is None or one.id is None:
                     continue
                 seen.add(one.id)
-                hints.append(KeyHint(one.id, key_name(one.key), words, one.action))
+                key = one.key_display or key_name(one.key)
+                hints.append(KeyHint(one.id, key, words, one.action))
         return sorted(hints, key=lambda hint: _rank(hint.id))
 
     def _words_of(self, binding: Binding) -> str | None:

@@ -46,7 +46,7 @@ FURNACE_GOALS = (
 )
 PRECISION_GOALS = (
     Bound("average_bits", "<=", 5.0),
-    Bound("kl", "<=", 0.3),
+    Bound("kl", "<=", 0.25),
     Bound("probes_right", ">=", 0.7),
 )
 BUILDS: dict[str, dict[Case, dict[str, Value]]] = {
@@ -175,5 +175,7 @@ def _quantised(config: EngineConfig) -> Quantised | None:
         layers=30,
         errors=(LayerError(-1, "embedding", 0.4), *errors, LayerError(29, "down", 0.17)),
         histogram=Histogram(0, "down", -0.5, 0.5, (1, 6, 1), (0, 8, 0)),
-        notices=(Notice("calibration_short"),) if 0 < read < 1536 else (),
+        notices=(Notice("calibration_short", {"tokens": str(read), "width": "1536"}),)
+        if 0 < read < 1536
+        else (),
     )

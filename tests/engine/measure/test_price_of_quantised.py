@@ -11,7 +11,7 @@ from known_loads import LOADS, Load
 from operator_calls import counted_calls
 from rounded_weights import rounded
 
-from engine import products, weight_format
+from engine import product, weight_format
 from engine.config import (
     EngineConfig,
     MemoryConfig,
@@ -155,7 +155,7 @@ def test_a_build_whose_rows_pass_the_crossover_holds_its_largest_matrix_dense(
         )
     matrix, head = 3072 * 576 * 2, 4096 * 576 * 2
     # Where the processor multiplies in float32, a piece of it and the rows are there widened too.
-    wide = products.Widened(3072, 576).making(33) if dispatch.widens(torch.bfloat16) else 0
+    wide = product.Widened(3072, 576).making(33) if dispatch.widens(torch.bfloat16) else 0
     assert matrix < found[4, 32] - found[4, 0] < 1.2 * (matrix + wide)
     assert 0.7 * head < found[40, 32] - found[40, 0] < 1.2 * (head + wide)
 
@@ -175,18 +175,18 @@ def test_priced_operator_calls_are_those_that_are_made(
 
 
 def test_the_figures_are_those_of_the_kernels() -> None:
-    assert products.PIECE == compiled.PIECE == low_bit._PIECE == int4_group._PIECE
-    assert compiled.FUSED_ROWS == products.FUSED_ROWS
+    assert product.PIECE == compiled.PIECE == low_bit._PIECE == int4_group._PIECE
+    assert compiled.FUSED_ROWS == product.FUSED_ROWS
     assert compiled.PANEL == weight_format.FUSED_PANEL
-    assert int8_plain.WEIGHT_ONLY_ROWS == products.WHOLE_ROWS
-    assert int8_plain.WEIGHT_ONLY_INPUTS == products.WHOLE_INPUTS
+    assert int8_plain.WEIGHT_ONLY_ROWS == product.WHOLE_ROWS
+    assert int8_plain.WEIGHT_ONLY_INPUTS == product.WHOLE_INPUTS
     assert int8.BLOCKED_CODES == weight_format.INT8_BLOCKED_CODES
     assert low_bit_forms.BLOCKED == weight_format.BLOCKED
     assert low_bit_forms.WIDENED == weight_format.WIDENED
     assert low_bit_forms.FUSED_FIRST == weight_format.FUSED_FIRST
     assert bitstream.RUN == weight_format.FUSED_RUN
-    assert widened.FEW_ROWS == products.WIDENED_ROWS and widened.PIECE == products.PIECE
-    assert widened.IN_C_ROWS == products.WIDENED_IN_C_ROWS
+    assert widened.FEW_ROWS == product.WIDENED_ROWS and widened.PIECE == product.PIECE
+    assert widened.IN_C_ROWS == product.WIDENED_IN_C_ROWS
     assert weight_format.WIDENED_ELEMENTS == widened.PIECE
 
 
