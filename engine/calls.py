@@ -14,7 +14,7 @@ from engine.config import EngineConfig
 from engine.joined import Joined
 from engine.model.config import ModelConfig
 from engine.products import Products
-from engine.weight_format import NATIVE, NATIVE_HEADS, NATIVE_PAIRS, NATIVE_ROWS, WIDENED
+from engine.weight_format import NATIVE, NATIVE_HEADS, NATIVE_PAIRS, NATIVE_ROWS, ROW_MAJOR, WIDENED
 
 A_PASS, A_SHARPENED_HEAD = 41, 13
 A_LAYER, A_QK_NORM = 31, 5
@@ -31,6 +31,13 @@ sums; for rotations; of a span of single rows whose keys are made in float32, fo
 IN_PLACE = 1
 """Of a layer whose single rows attend in C where keys and values lie, beyond what it makes of them
 in any case."""
+
+ALONE = 3
+"""Fewer of a sequence's span where it is the only one and no pass need be cut for it, if keys are
+made in float32."""
+
+_AS_THEY_LIE = frozenset({WIDENED, ROW_MAJOR})
+"""Machines that fill no rows up."""
 
 _FLOAT = 4
 
@@ -68,7 +75,7 @@ class Calls:
 
     def prefill(self, rows: int, sequences: int) -> int:
         """A pass over `rows` tokens of some prompts, each of which attends by itself."""
-        each = self._width.gathered if self._paged else self._width.span
+        each = self._width.gathered if self._paged else self._width.span - self._alone(sequences)
         around = 7 + 9 * (sequences - 1) if self._paged else 6 * (sequences - 1)
         return self._pass(rows, sequences, sequences * each + self._width.encode, around)
 
@@ -79,7 +86,7 @@ class Calls:
             return self._pass(sequences, sequences, IN_PLACE, 0)
         if not self._paged:
             spans = 1 if self._plain else sequences
-            span = width.span - self._native_span
+            span = width.span - self._native_span - self._alone(sequences)
             return self._pass(sequences, sequences, spans * span + width.encode, 0)
         if block < FEWEST_PLACES:
             attend = sequences * width.gathered
@@ -91,7 +98,7 @@ class Calls:
 
     def _pass(self, rows: int, sequences: int, cache: int, around: int) -> int:
         """`cache` calls of each layer for its cache, `around` of the whole pass."""
-        few = OF_FEW_ROWS if rows < FEWEST_ROWS and WIDENED not in self.forms else 0
+        few = OF_FEW_ROWS if rows < FEWEST_ROWS and not _AS_THEY_LIE & set(self.forms) else 0
         layer = A_LAYER + few + cache + (A_QK_NORM if self.model.qk_norm else 0)
         if NATIVE in self.forms and rows <= NATIVE_ROWS:
             layer -= NATIVE_LAYER + (0 if self.model.head_dim % NATIVE_PAIRS else NATIVE_TURN)
@@ -129,6 +136,9 @@ class Calls:
     def _in_place(self) -> bool:
         """Whether they do so over keys and values where they lie, whatever the layout."""
         return self._native and self._plain
+
+    def _alone(self, sequences: int) -> int:
+        return ALONE if sequences == 1 and not self._plain else 0
 
     @property
     def _native_span(self) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.weight_format import WIDENED
+from engine.weight_format import ROW_MAJOR, WIDENED
 
 Device = Literal["cpu", "cuda", "mps"]
 
@@ -34,8 +34,8 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def packs(self, precision: str) -> bool:
         """Whether dense weights of `precision` are multiplied from a packed copy."""
-        widened = WIDENED in self.low_bit_forms.get(precision, ())
-        return "packed" in self.linear_forms and not widened
+        as_they_lie = {WIDENED, ROW_MAJOR} & set(self.low_bit_forms.get(precision, ()))
+        return "packed" in self.linear_forms and not as_they_lie
 
     @property
     def fingerprint(self) -> str:

@@ -17,13 +17,12 @@ import torch
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
-from engine.weight_format import FUSED, JOINED, NATIVE, WIDENED_IN_C, WIDTHS
+from engine.weight_format import FUSED, JOINED, NATIVE, ROW_MAJOR, WIDTHS
 from kernels.block import few_rows
 from kernels.gate.swiglu import is_native
-from kernels.linear.dispatch import available_forms, widens
+from kernels.linear.dispatch import available_forms, reads_rows
 from kernels.linear.fused import fused_functions
 from kernels.linear.low_bit_forms import available_low_bit_forms
-from kernels.linear.widened import few_rows_product
 
 _PRECISIONS: Mapping[str, torch.dtype] = {
     "float32": torch.float32,
@@ -100,7 +99,7 @@ def _compiled(dtype: torch.dtype) -> tuple[str, ...]:
     """What runs in C here; of widths, four bits stand for all."""
     found = {
         NATIVE: is_native(dtype),
-        WIDENED_IN_C: widens(dtype) and few_rows_product(dtype) is not None,
+        ROW_MAJOR: reads_rows(dtype),
         FUSED: fused_functions(4, dtype) is not None,
         JOINED: few_rows.is_native(dtype, 4),
     }

@@ -1,7 +1,7 @@
 """The products of one build by its matrices: what all of them together make and call.
 
-Torch-free. Only matrices that are quantised, or widened, are told apart: what others make and call
-is part of every pass.
+Torch-free. Only matrices that are quantised, widened or multiplied in C are told apart: what others
+make and call is part of every pass.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from dataclasses import dataclass
 
 from engine.config import EngineConfig
 from engine.model.config import ModelConfig
-from engine.product import Product, Widened
+from engine.product import IN_C_ROWS, Dense, Product
 from engine.recipe import Matrix, matrices, recipe_of
-from engine.weight_format import WIDENED, crosses, lies_blocked
+from engine.weight_format import ROW_MAJOR, WIDENED, crosses, lies_blocked
 
 
 @dataclass(frozen=True)
 class Products:
-    """The products of one build by matrices that are quantised or widened, and their number, by the
+    """The products of one build by such matrices, and their number, by the
     name of the matrix in a layer, and `head`; and the embedding, where rows are looked up in
     codes."""
 
-    by_name: Mapping[str, Counter[Product | Widened]]
+    by_name: Mapping[str, Counter[Dense | Product]]
     embedding: Product | None = None
 
     @classmethod
     def of(cls, config: EngineConfig, model: ModelConfig, forms: Collection[str]) -> Products:
         recipe = recipe_of(config.weights, model)
-        if not recipe.quantises and WIDENED not in forms:
+        if not recipe.quantises and not {WIDENED, ROW_MAJOR} & set(forms):
             return cls({})
-        found: dict[str, Counter[Product | Widened]] = {}
+        found: dict[str, Counter[Dense | Product]] = {}
         embedding = None
         for matrix in matrices(recipe, model):
             product = _product(matrix, config, forms)
@@ -69,12 +69,12 @@ class Products:
 
 def _product(
     matrix: Matrix, config: EngineConfig, forms: Collection[str]
-) -> Product | Widened | None:
+) -> Dense | Product | None:
     form = matrix.form(forms)
     if matrix.scheme is None or form is None:
-        if not matrix.is_widened(forms):
-            return None
-        return Widened(matrix.rows, matrix.columns, matrix.takes_rows_in_c(forms))
+        in_c = IN_C_ROWS[config.run.precision] if matrix.takes_rows_in_c(forms) else 0
+        widened = matrix.is_widened(forms)
+        return Dense(matrix.rows, matrix.columns, in_c, widened) if in_c or widened else None
     over = config.weights.crossover if crosses(matrix.scheme) else 0
     return Product(
         matrix.scheme,

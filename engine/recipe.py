@@ -20,9 +20,9 @@ from engine.weight_format import (
     FUSED_RUN,
     INT4_GROUPS,
     ROW,
+    ROW_MAJOR,
     WIDENED,
     WIDENED_ELEMENTS,
-    WIDENED_IN_C,
     Form,
     Scheme,
     choose_form,
@@ -189,8 +189,7 @@ class Matrix:
         """Whether a few rows are multiplied in C, as they are."""
         if self.scheme is not None:
             return self.scheme.activations == 16 and self.is_compiled(forms)
-        in_c = WIDENED_IN_C in forms and self.columns % FUSED_RUN == 0
-        return in_c and self.is_widened(forms)
+        return ROW_MAJOR in forms and self.columns % FUSED_RUN == 0
 
     def nbytes(self, size: int, forms: Collection[str]) -> int:
         """`size` are the run's bytes a number."""

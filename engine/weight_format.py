@@ -37,8 +37,8 @@ WIDENED = "widened"
 """Beside them for a 16-bit precision that this processor multiplies in float32: dense products of
 more than a few rows widen the weight, a piece at a time."""
 
-WIDENED_IN_C = "widened-in-c"
-"""Beside `WIDENED` where a few rows are multiplied in C, which widens weights as it reads them."""
+ROW_MAJOR = "row-major"
+"""Beside them where dense weights stay as they lie and a few rows are multiplied by them in C."""
 
 FUSED = "fused"
 """Beside them where the packed form of whole panels and runs is compiled: no product decodes it for

@@ -36,7 +36,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, libraries: Path) -> Iterator[None]
     from kernels import native
     from kernels.attention import decode
     from kernels.gate import swiglu
-    from kernels.linear import widened
+    from kernels.linear import row_major
     from kernels.norm import rms_norm
     from kernels.residual import add
     from kernels.rope import rotation
@@ -45,7 +45,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, libraries: Path) -> Iterator[None]
     if native.compiler() is None:
         pytest.skip("no C compiler here")
     monkeypatch.setattr(native, "_folder", libraries)
-    kept = [module._native for module in (decode, swiglu, widened, rms_norm, add, rotation)]
+    kept = [module._native for module in (decode, swiglu, row_major, rms_norm, add, rotation)]
     for function in kept:
         function.cache_clear()
     yield

@@ -31,14 +31,13 @@ from engine.model.weights import DenseTable, Table, Weights, bare, crossing
 from engine.quant.grid import GridWeight
 from engine.quant.weights import QuantisedWeights
 from engine.run.batch import AttentionContext
-from engine.weight_format import FUSED, JOINED, NATIVE, WIDENED, WIDENED_IN_C, Scheme
+from engine.weight_format import FUSED, JOINED, NATIVE, ROW_MAJOR, WIDENED, Scheme
 from kernels.attention import fused
 from kernels.gate.swiglu import is_native
 from kernels.linear.compiled import CompiledLinear
-from kernels.linear.dispatch import Linear, widens
+from kernels.linear.dispatch import Linear, reads_rows, widens
 from kernels.linear.low_bit_forms import available_low_bit_forms
 from kernels.linear.sharpen import ROUNDING, sharpen
-from kernels.linear.widened import WidenedLinear
 from kernels.rope import rotation
 from kernels.rope.rotation import Rotation
 
@@ -94,6 +93,8 @@ class Llama:
             self.low_bit_forms = tuple(found)
         elif widens(self.dtype):
             self.low_bit_forms = (WIDENED,)
+        if device == "cpu" and reads_rows(self.dtype) and ROW_MAJOR not in self.low_bit_forms:
+            self.low_bit_forms += (ROW_MAJOR,)
         if device == "cpu" and is_native(self.dtype) and NATIVE not in self.low_bit_forms:
             self.low_bit_forms += (NATIVE,)
         with torch.inference_mode():
@@ -109,8 +110,6 @@ class Llama:
         every = (*self.linears, self.head)
         if any(isinstance(matrix, CompiledLinear) for matrix in every):
             self.low_bit_forms += (FUSED,)
-        if any(isinstance(matrix, WidenedLinear) and matrix.function for matrix in every):
-            self.low_bit_forms += (WIDENED_IN_C,)
         if any(layer.before or layer.after for layer in self.layers):
             self.low_bit_forms += (JOINED,)
         self._head_rows = rows if self.dtype in ROUNDING else None
@@ -191,8 +190,8 @@ class Llama:
     @property
     def _joined(self) -> str:
         """Up to how many rows layers run by halves, where they do."""
-        rows = {layer.few for layer in self.layers if layer.before or layer.after}
-        return f", layers joined to {max(rows)} rows" if rows else ""
+        rows = sorted({layer.few for layer in self.layers if layer.before or layer.after})
+        return f", layers joined to {' or '.join(map(str, rows))} rows" if rows else ""
 
     @property
     def _shares_head(self) -> bool:

@@ -43,7 +43,9 @@ class GuessScreen(InHallScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "turn(-1)", id="turn", key_display="< >"),
         Binding("right", "turn(1)", show=False),
-        Binding("shift+left,left_square_bracket", "turn(-1, True)", id="turn_fine", key_display="[ ]"),
+        Binding(
+            "shift+left,left_square_bracket", "turn(-1, True)", id="turn_fine", key_display="[ ]"
+        ),
         Binding("shift+right,right_square_bracket", "turn(1, True)", show=False),
         Binding("home", "end(0)", show=False),
         Binding("end", "end(1)", show=False),

@@ -7,20 +7,21 @@ in Python, and tensors between. `block.c` does the same in two.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from kernels import native
 from kernels.gate.swiglu import swiglu
 from kernels.linear.bitstream import RUN
-from kernels.linear.compiled import CompiledLinear
+from kernels.linear.compiled import CompiledLinear, Functions
 from kernels.linear.dispatch import Linear
 from kernels.linear.fused import fused_functions
-from kernels.linear.widened import WidenedLinear, few_rows_product
+from kernels.linear.row_major import RowMajorLinear, few_rows_product
 from kernels.norm.rms_norm import RMSNorm
 from kernels.residual.add import add
 from kernels.rope import rotation
@@ -32,7 +33,7 @@ _SIGNATURES = {"before_attention": "pppppppli", "after_attention": "ppppli"}
 
 _FLOAT = 4
 
-InC = CompiledLinear | WidenedLinear
+InC = CompiledLinear | RowMajorLinear
 """Matrices whose product of a few rows is a function in C, with the same arguments."""
 
 
@@ -157,18 +158,17 @@ def after_attention(
 
 def is_native(dtype: torch.dtype, bits: int) -> bool:
     """Whether halves of matrices in so many bits, 16 for `dtype` itself, are joined in its runs."""
-    wanted = few_rows_product(dtype) if bits == _WHOLE else fused_functions(bits, dtype)
-    return wanted is not None and _native(dtype, bits) is not None
+    return _matrices(dtype, bits) is not None and _native(dtype, bits) is not None
 
 
-_WHOLE = WidenedLinear.bits
+_WHOLE = RowMajorLinear.bits
 
 _Found = tuple[list[InC], dict[str, native.Function]]
 
 
 def _of(linears: Sequence[Linear], norm: RMSNorm) -> _Found | None:
     """The matrices, where all are compiled and take rows as they are, and functions for them."""
-    matrices = [one for one in linears if isinstance(one, InC) and one.function is not None]
+    matrices = [one for one in linears if isinstance(one, InC)]
     if len(matrices) < len(linears) or any(one.activations != 16 for one in matrices):
         return None
     if not norm.is_native or any(one.dtype != norm.dtype for one in matrices):
@@ -194,25 +194,14 @@ def _floats(scratch: int, numbers: int, dtype: torch.dtype) -> int:
 @cache
 def _native(dtype: torch.dtype, bits: int) -> dict[str, native.Function] | None:
     """The functions in C, where a layer of `bits` comes out right."""
-    products = None if bits == _WHOLE else fused_functions(bits, dtype)
-    if (products is None and bits != _WHOLE) or not rotation.is_native(32, dtype):
+    linear = _matrices(dtype, bits)
+    if linear is None or not rotation.is_native(32, dtype):
         return None
     try:
         functions = native.functions(SOURCE, _SIGNATURES, dtype)
     except native.NativeError:
         return None
     hidden, inner, heads, width = 64, 96, 3, 32
-
-    def linear(outputs: int, inputs: int) -> InC:
-        if products is None:
-            return WidenedLinear(native.probe(outputs, inputs, dtype=dtype) / 8)
-        generator = torch.Generator().manual_seed(outputs)
-        codes = torch.randint(
-            0, 1 << bits, (outputs, inputs), dtype=torch.uint8, generator=generator
-        )
-        scale = torch.full((outputs, inputs // 32), 0.1 / (1 << bits), dtype=dtype)
-        return CompiledLinear(products, codes, scale, scale / 2)
-
     qkv, o = linear(heads * width, hidden), linear(hidden, heads * width)
     gate_up, down = linear(2 * inner, hidden), linear(hidden, inner)
     norm = RMSNorm(native.probe(hidden, dtype=torch.float32), 1e-5, dtype)
@@ -228,3 +217,24 @@ def _native(dtype: torch.dtype, bits: int) -> dict[str, native.Function] | None:
     add(true, o(attended))
     add(true, down(swiglu(gate_up(norm(true)))))
     return functions if native.agrees(stream.to(dtype), true) else None
+
+
+def _matrices(dtype: torch.dtype, bits: int) -> Callable[[int, int], InC] | None:
+    """(outputs, inputs) -> a matrix to try the halves on; None where none is multiplied in C."""
+    if bits == _WHOLE:
+        few = few_rows_product(dtype)
+        return None if few is None else partial(_dense, few, dtype)
+    products = fused_functions(bits, dtype)
+    return None if products is None else partial(_packed, products)
+
+
+def _dense(few: native.Function, dtype: torch.dtype, outputs: int, inputs: int) -> RowMajorLinear:
+    return RowMajorLinear(few, functional.linear, native.probe(outputs, inputs, dtype=dtype) / 8)
+
+
+def _packed(products: Functions, outputs: int, inputs: int) -> CompiledLinear:
+    generator, most = torch.Generator().manual_seed(outputs), 1 << products.bits
+    shape = (outputs, inputs)
+    codes = torch.randint(0, most, shape, dtype=torch.uint8, generator=generator)
+    scale = torch.full((outputs, inputs // 32), 0.1 / most, dtype=products.dtype)
+    return CompiledLinear(products, codes, scale, scale / 2)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from kernels.linear.packed import PackedLinear
 from kernels.linear.plain import PlainLinear
 from kernels.linear.reference import linear as reference
+from kernels.linear.row_major import RowMajorLinear, few_rows_product, takes
 from kernels.linear.widened import WidenedLinear, widened_product, worth_widening
 
 Form = Literal["plain", "packed"]
@@ -36,16 +37,29 @@ class Linear(Protocol):
 def resolve(weight: Tensor, bias: Tensor | None = None) -> Linear:
     """The fastest form that gives the right product for this weight on this machine.
 
-    The packed form is taken where packing works *and* its product of a probe row equals the
-    reference: a capability flag can lie, a product cannot.
+    Where weights are read as they lie, all of them are. Elsewhere the packed form is taken where
+    packing works *and* its product of a probe row equals the reference: a capability flag can lie,
+    a product cannot.
     """
     if weight.device.type == "cpu":
-        packed = _try_packed(weight, bias)
+        widened = widens(weight.dtype) and worth_widening(*weight.shape)
+        few = few_rows_product(weight.dtype) if reads_rows(weight.dtype) else None
+        if few is not None and takes(weight.shape[1]):
+            many = widened_product if widened else functional.linear
+            return RowMajorLinear(few, many, weight.contiguous(), bias)
+        packed = _try_packed(weight, bias) if few is None else None
         if packed is not None:
             return packed
-        if widens(weight.dtype) and worth_widening(*weight.shape):
+        if widened:
             return WidenedLinear(weight.contiguous(), bias)
     return PlainLinear(weight.contiguous(), bias)
+
+
+def reads_rows(dtype: torch.dtype) -> bool:
+    """Whether dense weights stay as they lie here, for few rows to be multiplied in C: where that
+    is the faster (figures in `row_major`) and can be had."""
+    slow = widens(dtype) or torch.backends.cpu.get_cpu_capability() == "AVX2"
+    return slow and few_rows_product(dtype) is not None
 
 
 @cache

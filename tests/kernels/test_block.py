@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
 
 from kernels import native
 from kernels.block import few_rows
@@ -12,7 +13,7 @@ from kernels.linear.compiled import CompiledLinear
 from kernels.linear.fused import fused_functions
 from kernels.linear.low_bit_forms import make_low_bit
 from kernels.linear.plain import PlainLinear
-from kernels.linear.widened import WidenedLinear
+from kernels.linear.row_major import RowMajorLinear, few_rows_product
 from kernels.norm.rms_norm import RMSNorm
 from kernels.rope.rotation import Rotation
 
@@ -31,10 +32,13 @@ def numbers(*shape: int, seed: int) -> torch.Tensor:
 
 def matrix(
     outputs: int, inputs: int, bits: int, dtype: torch.dtype, biased: bool = False
-) -> CompiledLinear | WidenedLinear:
+) -> CompiledLinear | RowMajorLinear:
     if bits == 16:
         weight = numbers(outputs, inputs, seed=outputs).to(dtype) / 8
-        return WidenedLinear(weight, numbers(outputs, seed=bits).to(dtype) if biased else None)
+        bias = numbers(outputs, seed=bits).to(dtype) if biased else None
+        few = few_rows_product(dtype)
+        assert few is not None
+        return RowMajorLinear(few, functional.linear, weight, bias)
     generator = torch.Generator().manual_seed(outputs + bits)
     codes = torch.randint(0, 1 << bits, (outputs, inputs), dtype=torch.uint8, generator=generator)
     scale = (torch.rand(outputs, inputs // 32, generator=generator) + 0.5) / (1 << bits) / 3
@@ -44,9 +48,9 @@ def matrix(
     return made
 
 
-def product(linear: CompiledLinear | WidenedLinear, x: torch.Tensor) -> torch.Tensor:
+def product(linear: CompiledLinear | RowMajorLinear, x: torch.Tensor) -> torch.Tensor:
     """In float64, by the weight that its codes stand for; only that is the form's own word."""
-    weight = linear.weight if isinstance(linear, WidenedLinear) else linear.dense()
+    weight = linear.weight if isinstance(linear, RowMajorLinear) else linear.dense()
     y = x @ weight.double().t()
     return y if linear.bias is None else y + linear.bias.double()
 
@@ -59,17 +63,8 @@ def close(found: torch.Tensor, true: torch.Tensor, dtype: torch.dtype) -> bool:
     return float((found.double() - true).abs().max()) <= LOST[dtype] * float(true.abs().max())
 
 
-def widths(*several: object) -> list[object]:
-    """Each in every type; 16 bits are not widened where they are no fewer than the run's."""
-    return [
-        pytest.param(dtype, one, id=f"{dtype}-{one}")
-        for dtype in LOST
-        for one in several
-        if "16" not in str(one) or dtype != torch.float32
-    ]
-
-
-@pytest.mark.parametrize(("dtype", "bits"), widths(4, 16))
+@pytest.mark.parametrize("dtype", LOST, ids=str)
+@pytest.mark.parametrize("bits", [4, 16])
 @pytest.mark.parametrize("rows", [1, 2, 5, 16])
 def test_before_attention(dtype: torch.dtype, bits: int, rows: int) -> None:
     stream, weight = numbers(rows, HIDDEN, seed=1) * 5, numbers(HIDDEN, seed=2)
@@ -89,10 +84,11 @@ def test_before_attention(dtype: torch.dtype, bits: int, rows: int) -> None:
     assert close(value, vectors[:, HEADS + KV :], dtype)
 
 
-@pytest.mark.parametrize(("dtype", "bits"), widths((8, 3, 2), (16, 16, 16), (4, 16, 8)))
+@pytest.mark.parametrize("dtype", LOST, ids=str)
+@pytest.mark.parametrize("bits", [(8, 3, 2), (16, 16, 16), (4, 16, 8)], ids=str)
 @pytest.mark.parametrize("rows", [1, 2, 5, 16])
 def test_after_attention(dtype: torch.dtype, bits: tuple[int, int, int], rows: int) -> None:
-    """Each matrix brings its own width along."""
+    """Each matrix brings its own width along; 16 is the type's own."""
     stream, weight = numbers(rows, HIDDEN, seed=1) * 5, numbers(HIDDEN, seed=2)
     attended = numbers(rows, HEADS * WIDTH, seed=3).to(dtype)
     o = matrix(HIDDEN, HEADS * WIDTH, bits[0], dtype)

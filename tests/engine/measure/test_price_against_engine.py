@@ -28,7 +28,7 @@ from engine.model.llama import Llama
 from engine.price import Price, price
 from engine.run.engine import Engine, SamplingParams
 from engine.schedule.plan import JOIN_ROWS
-from engine.weight_format import JOINED, NATIVE, WIDENED, WIDENED_IN_C
+from engine.weight_format import JOINED, NATIVE, ROW_MAJOR, WIDENED
 from engine.work import prefill_passes
 from kernels.linear import dispatch
 
@@ -147,16 +147,18 @@ def test_a_build_in_a_vessel_fills_it_as_predicted_and_stays_inside(
     assert tried or load[2] == 1
 
 
-@pytest.mark.parametrize("in_c", [False, True], ids=["torch alone", "few rows in C"])
+@pytest.mark.parametrize("runs", ["16 bits, in torch alone", "16 bits, few rows in C", "float32"])
 @pytest.mark.parametrize("load", LOADS)
-def test_a_processor_without_products_of_16_bits_is_priced_as_it_runs(
+def test_a_processor_without_avx_512_is_priced_as_it_runs(
     tiny_config: Configs,
     tiny_tensors: Tensors,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     load: Load,
-    in_c: bool,
+    runs: str,
 ) -> None:
+    """It widens 16 bits, and reads dense weights as they lie where there is a compiler."""
+    in_c = "torch alone" not in runs
     if in_c:
         request.getfixturevalue("compiled")
 
@@ -164,17 +166,20 @@ def test_a_processor_without_products_of_16_bits_is_priced_as_it_runs(
         return dtype != torch.float32
 
     monkeypatch.setattr(dispatch, "_try_packed", lambda *_: None)
-    monkeypatch.setattr(dispatch, "widens", widens)
-    monkeypatch.setattr(llama, "widens", widens)
+    for module in (dispatch, llama):
+        monkeypatch.setattr(module, "widens", widens)
+        monkeypatch.setattr(module, "reads_rows", lambda _: in_c)
     config = tiny_config(
         context=1024, vocabulary=1024, layers=2, hidden=576, heads=9, kv_heads=3, head_dim=64,
         intermediate=1536,
     )  # fmt: skip
-    model = Llama(config, tiny_tensors(config), "bfloat16")
-    markers = (WIDENED, NATIVE, WIDENED_IN_C, JOINED) if in_c else (WIDENED,)
-    assert model.low_bit_forms == markers
-    assert ("joined" if in_c else "float32") in model.kernel_path["linear"]
-    asked = engine_config(load, "bfloat16")
+    precision = "float32" if runs == "float32" else "bfloat16"
+    model = Llama(config, tiny_tensors(config), precision)
+    markers = {WIDENED} if precision == "bfloat16" else set()
+    markers |= {ROW_MAJOR, NATIVE, JOINED} if in_c else set()
+    assert set(model.low_bit_forms) == markers
+    assert ("row-major" if in_c else "float32 above") in model.kernel_path["linear"]
+    asked = engine_config(load, precision)
     allocated, predicted = Engine(model, asked).allocated(), priced(model, asked)
     assert predicted.weights == allocated["weights"]
     assert predicted.total == pytest.approx(sum(allocated.values()), rel=0.02)

@@ -33,6 +33,7 @@ from kernels.linear import (
     int8_plain,
     low_bit,
     low_bit_forms,
+    row_major,
     widened,
 )
 
@@ -155,7 +156,7 @@ def test_a_build_whose_rows_pass_the_crossover_holds_its_largest_matrix_dense(
         )
     matrix, head = 3072 * 576 * 2, 4096 * 576 * 2
     # Where the processor multiplies in float32, a piece of it and the rows are there widened too.
-    wide = product.Widened(3072, 576).making(33) if dispatch.widens(torch.bfloat16) else 0
+    wide = product.Dense(3072, 576).making(33) if dispatch.widens(torch.bfloat16) else 0
     assert matrix < found[4, 32] - found[4, 0] < 1.2 * (matrix + wide)
     assert 0.7 * head < found[40, 32] - found[40, 0] < 1.2 * (head + wide)
 
@@ -186,7 +187,8 @@ def test_the_figures_are_those_of_the_kernels() -> None:
     assert low_bit_forms.FUSED_FIRST == weight_format.FUSED_FIRST
     assert bitstream.RUN == weight_format.FUSED_RUN
     assert widened.FEW_ROWS == product.WIDENED_ROWS and widened.PIECE == product.PIECE
-    assert widened.IN_C_ROWS == product.WIDENED_IN_C_ROWS
+    in_c = {str(dtype).removeprefix("torch."): n for dtype, n in row_major.IN_C_ROWS.items()}
+    assert in_c == product.IN_C_ROWS
     assert weight_format.WIDENED_ELEMENTS == widened.PIECE
 
 
@@ -224,7 +226,8 @@ def test_a_compiled_product_is_priced_as_what_it_makes(
         forms=forms,
     )
     assert "compiled" in model.kernel_path["linear"]
-    halves = (head_dim == 32 and build != "mlp alone", build != "mlp alone")
+    joined = build != "mlp alone" or dispatch.reads_rows(model.dtype)  # dense ones are too
+    halves = (head_dim == 32 and joined, joined)
     for layer in model.layers:
         assert (layer.before is not None, layer.after is not None) == halves
     loads = [(40, 4, 1, 0), (20, 4, 9, 0), (3, 8, 1, 0)]

@@ -1,12 +1,12 @@
-/* A weight in 16 bits as it lies, by a few rows, on a processor that multiplies in 32 only:
+/* A dense weight as it lies, row after row, by a few rows:
 
        y[t, n] = sum_k x[t, k] w[n, k] + b[n],   w [N, K]
 
-   A register takes neighbours of one output, widened as they come, and meets those of up to four
-   rows; numbers of a row are widened once. Of bfloat16 a word's upper half is the odd number as it
-   stands, and the lower half shifted up the even one: two instructions for two registers, once the
-   rows lie as evens and odds too. Sums are as many as registers hold, since an addition takes four
-   cycles and others must begin meanwhile.
+   A register takes neighbours of one output and meets those of up to four rows. Numbers in 16 bits
+   are widened as they come, those of a row once. Of bfloat16 a word's upper half is the odd number
+   as it stands, and the lower half shifted up the even one: two instructions for two registers, once
+   the rows lie as evens and odds too. Sums are as many as registers hold, since an addition takes
+   four cycles and others must begin meanwhile.
 
    The arguments are those of fused.c's product, so that others in C call either: scales, zeros and
    groups are none here. */
@@ -37,14 +37,18 @@ typedef struct {
     long outputs, inputs;
 } Weight;
 
-/* Outputs n.. of some rows: rows times outputs sums. */
-INLINE void multiply_tile(const Weight *w, int rows, int outputs, const float *x, Number *y, long n) {
-    const Number *weight = w->weight + n * w->inputs;
+/* `tile` outputs of some rows, as many sums as rows times outputs, of which n..end are stored. No
+   tile is cut: a loop of one sum may be compiled to other roundings, and a row's sums are to be the
+   same in any company. Where outputs give out, the last tile lies over the one before. */
+INLINE void multiply_tile(const Weight *w, int rows, int tile, const float *x, Number *y, long n,
+                          long end) {
+    const long at = least(n, w->outputs - tile);
+    const Number *weight = w->weight + at * w->inputs;
     Floats s[TOGETHER * GROUP];
-    for (int i = 0; i < rows * outputs; i++) s[i] = (Floats){0};
+    for (int i = 0; i < rows * tile; i++) s[i] = (Floats){0};
     for (long k = 0; k < w->inputs; k += PAIR) {
         Floats first[GROUP], second[GROUP];
-        for (int o = 0; o < outputs; o++) {
+        for (int o = 0; o < tile; o++) {
             const Number *from = weight + o * w->inputs + k;
             __builtin_prefetch(from + AHEAD);
             widen_pair(from, first + o, second + o);
@@ -52,30 +56,31 @@ INLINE void multiply_tile(const Weight *w, int rows, int outputs, const float *x
         for (int t = 0; t < rows; t++) {
             const Floats one = load_floats(x + t * w->inputs + k);
             const Floats other = load_floats(x + t * w->inputs + k + LANES);
-            for (int o = 0; o < outputs; o++) s[t * outputs + o] += first[o] * one;
-            for (int o = 0; o < outputs; o++) s[t * outputs + o] += second[o] * other;
+            for (int o = 0; o < tile; o++) s[t * tile + o] += first[o] * one;
+            for (int o = 0; o < tile; o++) s[t * tile + o] += second[o] * other;
         }
     }
     for (int t = 0; t < rows; t++)
-        for (int o = 0; o < outputs; o++) {
-            const float sum = sum_of(s[t * outputs + o]);
-            y[t * w->outputs + n + o] = narrow(w->bias ? sum + widen(w->bias[n + o]) : sum);
+        for (int o = 0; o < tile; o++) {
+            const float sum = sum_of(s[t * tile + o]);
+            if (n <= at + o && at + o < end)
+                y[t * w->outputs + at + o] = narrow(w->bias ? sum + widen(w->bias[at + o]) : sum);
         }
 }
 
-/* Outputs first..end of `rows` rows, in tiles of at most `wide` outputs. */
-INLINE void multiply_rows(const Weight *w, int rows, int wide, const float *x, Number *y, long first,
+/* Outputs n..end of `rows` rows. */
+INLINE void multiply_rows(const Weight *w, int rows, int tile, const float *x, Number *y, long n,
                           long end) {
-    long n = first;
-    for (; n + wide <= end; n += wide) multiply_tile(w, rows, wide, x, y, n);
-    for (; n < end; n++) multiply_tile(w, rows, 1, x, y, n);
+    if (w->outputs < tile)
+        for (; n < end; n++) multiply_tile(w, rows, 1, x, y, n, end);
+    for (; n < end; n += tile) multiply_tile(w, rows, tile, x, y, n, end);
 }
 
 /* x [T, K] -> y [T, N], K in whole pairs. `scratch` holds T K floats. A thread takes neighbouring
    outputs; a group of them stays in the first-level cache while all rows pass. */
-void widened_product(const Number *x, const uint32_t *weight, const Number *scale, const Number *zero,
-                     const Number *bias, Number *y, float *scratch, long rows, long outputs,
-                     long inputs, long groups, int threads) {
+void row_major_product(const Number *x, const uint32_t *weight, const Number *scale,
+                       const Number *zero, const Number *bias, Number *y, float *scratch, long rows,
+                       long outputs, long inputs, long groups, int threads) {
     const Weight w = {(const Number *)weight, bias, outputs, inputs};
     (void)scale, (void)zero, (void)groups;
     for (long i = 0; i < rows * inputs; i += PAIR) {
