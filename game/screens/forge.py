@@ -44,9 +44,9 @@ class ForgeScreen(InHallScreen):
     """Up and down choose a knob, left and right turn it; the price follows every turn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "choose(-1)", id="choose", key_display="Up Down"),
+        Binding("up,k", "choose(-1)", id="choose", key_display="Up/Dn"),
         Binding("down,j", "choose(1)", show=False),
-        Binding("left", "turn(-1)", id="turn", key_display="< >"),
+        Binding("left", "turn(-1)", id="turn", key_display="<>"),
         Binding("right", "turn(1)", show=False),
         Binding("r,R", "reset", id="reset"),
     ]

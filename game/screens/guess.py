@@ -41,10 +41,10 @@ class GuessScreen(InHallScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "turn(-1)", id="turn", key_display="< >"),
+        Binding("left", "turn(-1)", id="turn", key_display="<>"),
         Binding("right", "turn(1)", show=False),
         Binding(
-            "shift+left,left_square_bracket", "turn(-1, True)", id="turn_fine", key_display="[ ]"
+            "shift+left,left_square_bracket", "turn(-1, True)", id="turn_fine", key_display="[]"
         ),
         Binding("shift+right,right_square_bracket", "turn(1, True)", show=False),
         Binding("home", "end(0)", show=False),
@@ -52,7 +52,7 @@ class GuessScreen(InHallScreen):
         Binding("backspace", "erase", show=False),
         *(Binding(sign, f"digit('{sign}')", show=False) for sign in "0123456789"),
         Binding("full_stop", "digit('.')", show=False),
-        Binding("up", "move(-1)", id="pick", key_display="Up Down"),
+        Binding("up", "move(-1)", id="pick", key_display="Up/Dn"),
         Binding("down", "move(1)", show=False),
         *(
             Binding(f"{letter.lower()},{letter}", f"pick({place})", show=False)

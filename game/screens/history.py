@@ -28,7 +28,7 @@ class HistoryScreen(InHallScreen):
     """Earlier trials on record first, then this visit's lines and verdicts, oldest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll(-1)", id="history_scroll", key_display="Up Down"),
+        Binding("up", "scroll(-1)", id="history_scroll", key_display="Up/Dn"),
         Binding("down", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
         Binding("pagedown,space", "scroll(10)", show=False),

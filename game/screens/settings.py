@@ -42,7 +42,7 @@ class SettingsScreen(HallScreen[None]):
         Binding("up,k", "move(-1)"),
         Binding("down,j", "move(1)"),
         Binding("left", "turn(-1)"),
-        Binding("right,space", "turn(1)", id="turn", key_display="< >"),
+        Binding("right,space", "turn(1)", id="turn", key_display="<>"),
     ]
     HELP_KEY: ClassVar[str] = "settings.help"
 

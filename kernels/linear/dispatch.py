@@ -56,10 +56,9 @@ def resolve(weight: Tensor, bias: Tensor | None = None) -> Linear:
 
 
 def reads_rows(dtype: torch.dtype) -> bool:
-    """Whether dense weights stay as they lie here, for few rows to be multiplied in C: where that
-    is the faster (figures in `row_major`) and can be had."""
-    slow = widens(dtype) or torch.backends.cpu.get_cpu_capability() == "AVX2"
-    return slow and few_rows_product(dtype) is not None
+    """Whether dense weights stay as they lie here, for few rows to be multiplied in C: those in 16
+    bits that torch would widen, where that can be had."""
+    return widens(dtype) and few_rows_product(dtype) is not None
 
 
 @cache

@@ -1,9 +1,8 @@
 """A dense weight as it lies, row after row: a few rows multiply by it in C, more in torch.
 
-Without AVX-512 torch's products of few rows are slow: those in 16 bits widen every number as often
-as they meet it, and those in float32 read memory poorly, laid out by oneDNN or not. The loop of
-`row_major.c` reads a weight once, in order, whatever the rows. 3072 x 576, weights from memory, two
-Zen 3 cores (AVX2) that share one core's arithmetic, torch 2.13, ms:
+Where a processor has no product in 16 bits, torch's widens every number as often as it meets it.
+The loop of `row_major.c` reads a weight once, in order, whatever the rows. 3072 x 576, weights from
+memory, two Zen 3 cores (AVX2) that share one core's arithmetic, torch 2.13, ms:
 
     rows                   1      2      4      8     16     32     64    128
     torch's bfloat16    0.35   0.61   1.14   1.88   3.81   7.34   14.7   28.8
@@ -15,8 +14,8 @@ Zen 3 cores (AVX2) that share one core's arithmetic, torch 2.13, ms:
     head, by oneDNN      9.5     10    8.2    8.9     13     17     30     52
     head, in C           6.8    7.3    6.6    8.3     14     20     55
 
-What a prefill in float32 loses by not being laid out is a twelfth (three of four matrices lose
-nothing); a decode step is nearly twice as fast.
+In float32 a decode step would be the faster for it too, by nearly two, and a prefill the slower by
+a twelfth, since torch's product for more rows wants the weight laid out; the loop is not taken.
 """
 
 from __future__ import annotations

@@ -88,13 +88,20 @@ def test_what_a_model_says_is_never_more_than_text(tmp_path: Path) -> None:
     assert "[red]yes no" in told and "\x1b" not in told and "\u202e" not in told
 
 
+DETAILS = {
+    "bits": "4", "matrices": "30", "form": "packed", "tokens": "504", "width": "1536",
+    "changed": "2", "layers": "30",
+}  # fmt: skip
+"""Of every notice at once."""
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("stage", ["furnace", "precision"])
 def test_every_line_has_its_words(tmp_path: Path, stage: str, language: Language) -> None:
     result = make_pressed(stage, "pass")
     assert result.quantised is not None
     notices = tuple(
-        Notice(code, {"bits": "4", "matrices": "30", "form": "packed"})
+        Notice(code, DETAILS)
         for code in ("calibration_short", "method_changed_little", "not_monotone", "slow_form")
     )
     made = msgspec.structs.replace(result.quantised, notices=notices, bits=0)
