@@ -19,9 +19,8 @@ from engine.weight_format import ROW_MAJOR, WIDENED, crosses, lies_blocked
 
 @dataclass(frozen=True)
 class Products:
-    """The products of one build by such matrices, and their number, by the
-    name of the matrix in a layer, and `head`; and the embedding, where rows are looked up in
-    codes."""
+    """The products of one build by such matrices, and their number, by the name of the matrix in a
+    layer, and `head`; and the embedding, where rows are looked up in codes."""
 
     by_name: Mapping[str, Counter[Dense | Product]]
     embedding: Product | None = None

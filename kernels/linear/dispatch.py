@@ -37,17 +37,18 @@ class Linear(Protocol):
 def resolve(weight: Tensor, bias: Tensor | None = None) -> Linear:
     """The fastest form that gives the right product for this weight on this machine.
 
-    Where weights are read as they lie, all of them are. Elsewhere the packed form is taken where
+    Where weights are read as they lie, those that can be are. Else the packed form is taken where
     packing works *and* its product of a probe row equals the reference: a capability flag can lie,
     a product cannot.
     """
     if weight.device.type == "cpu":
         widened = widens(weight.dtype) and worth_widening(*weight.shape)
-        few = few_rows_product(weight.dtype) if reads_rows(weight.dtype) else None
-        if few is not None and takes(weight.shape[1]):
+        lies_so = reads_rows(weight.dtype) and takes(weight.shape[1])
+        few = few_rows_product(weight.dtype) if lies_so else None
+        if few is not None:
             many = widened_product if widened else functional.linear
             return RowMajorLinear(few, many, weight.contiguous(), bias)
-        packed = _try_packed(weight, bias) if few is None else None
+        packed = _try_packed(weight, bias)
         if packed is not None:
             return packed
         if widened:
