@@ -25,6 +25,7 @@ TORCH_FREE = (
     "engine.metrics",
     "engine.model.config",
     "engine.model.fetch",
+    "engine.model.published",
     "engine.model.store",
     "engine.page_map",
     "engine.paths",

@@ -27,6 +27,7 @@ from game.profile_desk import ProfileDesk
 from game.rules import facts as fact_rules
 from game.rules.guess import check_guess, parse_guess
 from game.rules.judge import judge
+from game.rules.lesson import lesson_of
 from game.rules.progress import ledger
 from game.rules.standing import Entry, Standing
 from game.rules.unjudged import unjudged
@@ -93,6 +94,21 @@ class Session(ProfileDesk):
         if hall.needs is not None:
             return self.text("hall.needs", hall=self.stage_text(hall.needs).name)
         return self.stage_text(stage_id).closed or self.text("hall.not_built")
+
+    def lesson_line(self, stage: Stage) -> str:
+        """That this machine cannot show what the hall teaches, and which model could; "" where it
+        can, or is not known yet."""
+        lesson = lesson_of(stage, self.model_config, self.capabilities, self.machine)
+        if lesson is None or not lesson.hidden:
+            return ""
+        return self.text(
+            "hall.lesson_hidden" if lesson.shown_by else "hall.lesson_lost",
+            hall=stage.id,
+            model=self.model_name,
+            bytes=f"{lesson.bytes_seconds * 1e3:.3g}",
+            launch=f"{lesson.launch_seconds * 1e3:.3g}",
+            other=lesson.shown_by,
+        )
 
     def show_guess(self, stage_id: str, value: float | str | None) -> str:
         """A guess or a truth as it is read: the choice's words, or the number."""

@@ -55,7 +55,8 @@ class Stage(_Value, frozen=True):
     `opens_after` names the hall that must be passed first. A closed hall has only id, order, open
     and opens_after. `hint_build` is the build the third hint gives away. `scar` names a failure
     that the hall demands once beside its goals: `flood`, a trial that breaks the memory budget, or
-    `cliff`, one whose model has lost its meaning. `probes` and `ladder` as in `TrialSpec`.
+    `cliff`, one whose model has lost its meaning. `probes` and `ladder` as in `TrialSpec`. `lesson`
+    names what a decode step of the reference must wait for if this hall is to show what it teaches.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Stage(_Value, frozen=True):
     scar: Literal["flood", "cliff"] | None = None
     probes: bool = False
     ladder: tuple[int, ...] = ()
+    lesson: Literal["bytes"] | None = None
 
 
 class Condition(_Value, frozen=True):

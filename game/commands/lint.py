@@ -82,6 +82,9 @@ async def _prove(session: Session, stages: tuple[Stage, ...], quiet: bool) -> tu
     try:
         await session.ready(progress)
         for stage in stages:
+            if unshown := session.lesson_line(stage):
+                progress.close()
+                talk(unshown)
 
             async def run(build: dict[str, Any], stage: Stage = stage) -> tuple[Verdict, float]:
                 progress.close()

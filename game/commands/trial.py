@@ -74,6 +74,9 @@ async def _trial(
     progress = ProgressTalk(quiet=as_json and not sys.stderr.isatty())
     try:
         await session.ready(progress)
+        if unshown := session.lesson_line(stage):
+            progress.close()
+            talk(unshown)
         outcome = await session.trial(stage.id, build, guessed, on_event=progress, seed=seed)
     finally:
         progress.close()

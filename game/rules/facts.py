@@ -18,6 +18,7 @@ from engine.machine import MachineProfile
 from engine.metrics import Evidence, MetricError, prefill_throughput, tpot
 from engine.model.config import ModelConfig
 from engine.trial import TrialResult
+from game.rules.lesson import lesson_facts, lesson_of
 from game.rules.memory_facts import (
     build_config,
     build_facts,
@@ -95,6 +96,7 @@ def stage_facts(
     if model is not None and machine is not None:
         bandwidth = machine.ceilings.read_bytes_per_second
         facts |= floor_facts(build_config(positions), model, bandwidth, capabilities)
+        facts |= lesson_facts(lesson_of(stage, model, capabilities, machine))
     return _known(facts)
 
 

@@ -29,13 +29,14 @@ Answer = TrialResult | Failed | Exception
 class CannedWorker:
     """Answers trials with `answers` in turn, then with passing results for ever.
 
-    `hold` makes a trial wait until `abort` is called.
+    `hold` makes a trial wait until `abort` is called; `machine` is what calibrating it finds.
     """
 
     def __init__(self, *answers: Answer, hold: bool = False, load: Answer | None = None) -> None:
         self.answers = list(answers)
         self.hold = hold
         self.load = load
+        self.machine = MACHINE
         self.commands: list[Any] = []
         self.starts = 0
         self.stopped = False
@@ -70,7 +71,7 @@ class CannedWorker:
                     self._jobs, MODEL, "SmolLM2-135M-Instruct", "cd" * 32, "canned", 1.0
                 )
             case Calibrate():
-                return Calibrated(self._jobs, MACHINE, False)
+                return Calibrated(self._jobs, self.machine, False)
             case RunTrial():
                 if self.hold:
                     await self._aborted.wait()

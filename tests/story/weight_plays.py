@@ -20,7 +20,10 @@ BEFORE: Play = {
     "crossover": 32, "attention_bits": "same", "mlp_bits": "same", "embedding_bits": "auto",
     "edge_bits": "same", "cliff_kl": 1.0, "falls": 0, "scar": False, "met": False, "floods": 0,
 }  # fmt: skip
-MACHINE: Play = {"sixteen_mb": 269.0, "share_percent": 35.0}
+MACHINE: Play = {
+    "sixteen_mb": 269.0, "share_percent": 35.0, "lesson_hidden": False, "bytes_ms": 10.4,
+    "launch_ms": 1.2, "shown_elsewhere": False, "shown_by": "",
+}  # fmt: skip
 TRIAL: Play = {
     "debt_before": 5, "debt_change": 2, "verdict": "pass", "broken_goal": "", "fallen": False,
     "kl": 0.231, "top1": 0.7, "tpot_ratio": 0.5, "ttft_ratio": 1.14, "decode_ms_token": 17.0,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
-from canned_trials import make_result
+from canned_trials import MACHINE, make_result
 
 from engine.messages import Failed
 from game import cli
@@ -143,6 +144,29 @@ def test_lint_runs_the_claims_of_a_hall(machine, capsys):
     assert cli.run(["lint", "pendulum", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert "the default build should fail and was pass" in told["stages"][0]["findings"][0]
+
+
+@pytest.mark.parametrize("command", ["lint", "trial"])
+@pytest.mark.parametrize(
+    ("hall", "bandwidth", "dispatch", "said"),
+    [
+        ("furnace", 0.4e12, 2.5e-6, "HuggingFaceTB/SmolLM2-1.7B-Instruct can (`--model`)"),
+        ("furnace", 0.4e12, 1e-2, "teaches, with any model known here"),
+        ("furnace", 40e9, 3e-6, ""),
+        ("gate", 0.4e12, 2.5e-6, ""),
+    ],
+)
+def test_a_machine_that_cannot_show_a_lesson_says_so(
+    machine, capsys, command, hall, bandwidth, dispatch, said
+):
+    """1.7 thousand million weights at 0.4 TB/s take 8.6 ms, some fifty calls a layer 3."""
+    ceilings = msgspec.structs.replace(
+        MACHINE.ceilings, read_bytes_per_second=bandwidth, dispatch_seconds=dispatch
+    )
+    machine().machine = msgspec.structs.replace(MACHINE, ceilings=ceilings)
+    assert cli.run([command, hall]) in (0, 1)
+    told = capsys.readouterr().err
+    assert said in told and ("cannot show" in told) == bool(said)
 
 
 def test_lint_of_words_alone_runs_no_trial(machine, capsys):
