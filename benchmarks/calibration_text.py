@@ -93,9 +93,9 @@ def continuations(
         requests[engine.add_request(prompt, params)] = index
     said: dict[int, list[int]] = defaultdict(list)
     while engine.has_work:
-        for request, token in engine.step().tokens.items():
-            if token not in tokenizer.eos_ids:
-                said[requests[request]].append(token)
+        for request, given in engine.step().tokens.items():
+            words = (token for token in given if token not in tokenizer.eos_ids)
+            said[requests[request]].extend(words)
     engine.reset()
     return [tokenizer.decode(said[index]) for index in range(len(openings))]
 

@@ -39,9 +39,15 @@ def activation_bytes(
     cache = CacheTensors.of(config, model, size, plan, forms)
     products = Products.of(config, model, forms)
     joined = Joined.of(config, model, forms)
-    passes = (largest_prefill(config, plan), largest_decode(config, plan))
+    prefill, decode = largest_prefill(config, plan), largest_decode(config, plan)
+    if cache.in_place:
+        decode = one_by_one(decode)
     threads = config.run.threads if NATIVE in forms else 0
-    return max(_peak(parts, model, size, cache, products, joined, threads) for parts in passes)
+    rows = sum(part.rows for part in decode)
+    return max(
+        _peak(prefill, model, size, cache, products, joined, threads),
+        _peak(decode, model, size, cache, products, joined, threads, scored=rows),
+    )
 
 
 def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
@@ -60,19 +66,31 @@ def largest_prefill(config: EngineConfig, plan: CachePlan) -> Pass:
 
 
 def largest_decode(config: EngineConfig, plan: CachePlan) -> Pass:
-    """A row of every seat at the end of the longest request, or all blocks dealt out evenly."""
+    """A row of every seat, and those of its draft, at the end of the longest request, or all blocks
+    dealt out evenly."""
     seats = plan.seats(config.schedule.batch)
     work = config.workload
     longest = max(min(work.prompt + work.output - 1, plan.capacity), 1)
     if plan.layout == "contiguous":
-        return [Group(longest - 1, 1, seats)]
+        return [_ending(longest, config.draft.most, seats)]
     each, over = divmod(plan.blocks, seats)
     dealt = ((each + 1, over), (each, seats - over))
     return [
-        Group(min(longest, blocks * plan.block_size) - 1, 1, times)
+        _ending(min(longest, blocks * plan.block_size), config.draft.most, times)
         for blocks, times in dealt
         if times
     ]
+
+
+def _ending(length: int, drafted: int, times: int) -> Group:
+    """Sequences of `length` tokens with the last one and its draft in this pass."""
+    count = min(1 + drafted, length)
+    return Group(length - count, count, times)
+
+
+def one_by_one(parts: Pass) -> Pass:
+    """The same rows, each of which attends by itself."""
+    return [Group(part.start + row, 1, part.times) for part in parts for row in range(part.count)]
 
 
 def _peak(
@@ -83,13 +101,15 @@ def _peak(
     products: Products,
     joined: Joined,
     threads: int,
+    scored: int = 0,
 ) -> int:
     """The largest of a pass's moments, for T rows and B sequences; every term is a live tensor.
 
-    `threads` of the functions in C that few rows run in; 0 where none do.
+    `threads` of the functions in C that few rows run in; 0 where none do. `scored` rows go through
+    the head; 0 is each sequence's last.
     """
     rows = sum(part.rows for part in parts)
-    sequences = sum(part.times for part in parts)
+    sequences = scored or sum(part.times for part in parts)
     residual = rows * model.hidden * _FLOAT
     stream = rows * model.hidden * size
     turn = 2 * rows * model.head_dim * _FLOAT  # cosines and signed sines

@@ -125,7 +125,7 @@ class CacheTensors:
         many, single = _split(parts)
         if self.paged:
             numbers += self._all_keys(many) * self.kv_heads
-        if self._in_place:
+        if self.in_place:
             return numbers * _INDEX
         if self.paged and self._by_row:
             numbers += self._all_keys(single) * self.kv_heads
@@ -152,7 +152,7 @@ class CacheTensors:
         number = self.size if self.plain else _FLOAT
         many, single = _split(parts)
         room = max((part.end for part in many), default=0) * token * number
-        if self._in_place:
+        if self.in_place:
             return room
         if single and self._by_row:
             room += max(map(self._keys, single)) * token * number
@@ -180,7 +180,7 @@ class CacheTensors:
     def attending(self, parts: Pass) -> int:
         """What is read and what comes out, at the worst moment of the last span."""
         many, single = _split(parts)
-        apart = self._by_row and not self._in_place
+        apart = self._by_row and not self.in_place
         alone = _rows(single) if apart else min(len(single), 1)
         row = self.heads * self.head_dim * self.size
         out = _rows(parts) * row
@@ -189,7 +189,7 @@ class CacheTensors:
         if many:
             last = many[-1].count * row
             moments += self._reading(max(map(self._keys, many)), out, last, self.size < _FLOAT)
-        if single and self._in_place:
+        if single and self.in_place:
             moments.append(self._by_function(_rows(single), out))
         elif single and self._by_row:
             moments += self._reading(max(map(self._keys, single)), out, row, False)
@@ -255,7 +255,7 @@ class CacheTensors:
     # Lengths
 
     @property
-    def _in_place(self) -> bool:
+    def in_place(self) -> bool:
         """Whether single rows read keys and values where they lie, whatever the layout."""
         return self.threads > 0 and self.plain
 

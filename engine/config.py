@@ -89,6 +89,27 @@ class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overflow: str = "wait"
 
 
+class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who drafts, and how much: up to `length` tokens a request and step.
+
+    `kind`: none; ngram looks up runs of up to `ngram` tokens in the request's own text; self8 and
+    self4 are the model itself in fewer bits, exit its first `exit_layer` layers (0: nine in ten),
+    all on the target's keys and values; model is another model of the same tokenizer. `adaptive`:
+    on or off, drafts as long as the last ones were worth.
+    """
+
+    kind: str = "none"
+    length: int = 4
+    ngram: int = 3
+    exit_layer: int = 0
+    adaptive: str = "off"
+
+    @property
+    def most(self) -> int:
+        """Tokens that a draft can have: none where nobody drafts."""
+        return 0 if self.kind == "none" else self.length
+
+
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workload: WorkloadConfig = msgspec.field(default_factory=WorkloadConfig)
     schedule: ScheduleConfig = msgspec.field(default_factory=ScheduleConfig)
@@ -96,6 +117,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache: CacheConfig = msgspec.field(default_factory=CacheConfig)
     memory: MemoryConfig = msgspec.field(default_factory=MemoryConfig)
     weights: WeightsConfig = msgspec.field(default_factory=WeightsConfig)
+    draft: DraftConfig = msgspec.field(default_factory=DraftConfig)
 
 
 def complete(build: Build) -> dict[str, Value]:

@@ -169,8 +169,9 @@ class BlockTables:
             if end // self.block_size > len(table.chain):
                 self._register(table)
 
-    def rewind(self, sequence: int, length: int) -> None:
-        """Keep the first `length` tokens and give the blocks past them back.
+    def rewind(self, sequence: int, length: int, spoiled: bool = False) -> None:
+        """Keep the first `length` tokens and give the blocks past them back; `spoiled` ones are
+        forgotten, with all that continues them.
 
         A sequence with promised blocks takes fresh ones in their place, as far as there are any.
         """
@@ -186,6 +187,8 @@ class BlockTables:
         gone = table.blocks[keep:]
         del table.blocks[keep:]
         for block in reversed(gone):
+            if spoiled:
+                self._contents.forget(block)
             self._release(block)
         if keep > whole:
             self._cut_back(table)

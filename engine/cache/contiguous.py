@@ -108,17 +108,23 @@ class ContiguousCache(KVCache):
         counts: Sequence[int],
         window: int | None,
         dtype: torch.dtype,
+        by_row: bool = False,
     ) -> tuple[Span, ...]:
         """Decode rows go together: in C each reads its own slot; in torch those in adjacent slots
         do, short beside long, where the padding is masked and costs less than a call a sequence.
         Prefill goes by sequence, where the kernel skips the future half by itself; so does
         everything that is decoded first, to decode no padding."""
         slots = [self.slot(sequence) for sequence in sequences]
-        if all(count == 1 for count in counts) and reads_in_place(self._storage, dtype):
-            ends = [start + 1 for start in starts]
-            firsts = [0 if window is None else max(0, end - window) for end in ends]
-            reach = Reach(((slot,) for slot in slots), firsts, ends)
-            return (InPlaceSpan(self._storage, len(slots), reach),)
+        single = by_row or all(count == 1 for count in counts)
+        if single and reads_in_place(self._storage, dtype):
+            rows = [
+                (slot, start + 1 + row)
+                for slot, start, count in zip(slots, starts, counts, strict=True)
+                for row in range(count)
+            ]
+            firsts = [0 if window is None else max(0, end - window) for _, end in rows]
+            reach = Reach(((slot,) for slot, _ in rows), firsts, (end for _, end in rows))
+            return (InPlaceSpan(self._storage, len(rows), reach),)
         in_place = self._storage.plain
         joined = [
             in_place and slots[i] == slots[i - 1] + 1 and counts[i] == counts[i - 1] == 1
@@ -156,7 +162,7 @@ class ContiguousCache(KVCache):
         reading = Decoded(self._storage, slice(slot, slot + 1), found.places, room, kind)
         return DenseSpan(1, count, reading, found.mask, found.causal)
 
-    def rewind(self, sequence: int, length: int) -> None:
+    def rewind(self, sequence: int, length: int, spoiled: bool = False) -> None:
         if not 0 <= length <= self.length(sequence):
             raise ValueError(
                 f"sequence {sequence} holds {self.length(sequence)} tokens and cannot be rewound "

@@ -112,10 +112,11 @@ class KVCache(ABC):
         """
 
     @abstractmethod
-    def rewind(self, sequence: int, length: int) -> None:
+    def rewind(self, sequence: int, length: int, spoiled: bool = False) -> None:
         """Keep only the first `length` tokens of `sequence`; the next append goes after them.
 
-        Speculation drafts past the end and takes back what the target rejects.
+        Speculation drafts past the end and takes back what the target rejects. What is taken back
+        may be kept for others that go on alike, unless it is `spoiled`: written by a draft.
 
         Raises:
             ValueError: `length` is negative or past the present end.
@@ -135,11 +136,14 @@ class KVCache(ABC):
         counts: Sequence[int],
         window: int | None,
         dtype: torch.dtype,
+        by_row: bool = False,
     ) -> tuple[Span, ...]:
         """How a pass attends: sequence b has `counts[b]` rows after `starts[b]` cached tokens.
 
         Called after `append` and before the first `write`; `sequences` are in the order of their
-        slots, `window` is the model's sliding window, `dtype` that of the queries.
+        slots, `window` is the model's sliding window, `dtype` that of the queries. `by_row`: where
+        single rows can read the cache in place, several of a sequence are to do so one by one. A
+        row then comes out the same to the last bit, whatever company it has.
         """
 
     # Account

@@ -138,14 +138,14 @@ class PagedCache(KVCache):
         first_head = torch.tensor(tokens, dtype=torch.int64, device=self._head_offsets.device)
         return Addresses((first_head[:, None] + self._head_offsets).flatten())
 
-    def rewind(self, sequence: int, length: int) -> None:
+    def rewind(self, sequence: int, length: int, spoiled: bool = False) -> None:
         present = self.length(sequence)
         if not 0 <= length <= present:
             raise ValueError(
                 f"sequence {sequence} holds {present} tokens and cannot be rewound to {length}; "
                 f"0 to {present} can"
             )
-        self._tables.rewind(sequence, length)
+        self._tables.rewind(sequence, length, spoiled)
 
     # Vectors
 
@@ -159,12 +159,21 @@ class PagedCache(KVCache):
         counts: Sequence[int],
         window: int | None,
         dtype: torch.dtype,
+        by_row: bool = False,
     ) -> tuple[Span, ...]:
         """Neighbours with one row each attend together, over the pool where it lies: in C block by
         block, in torch with their queries gathered to the blocks. A prefill goes
         by sequence, over its blocks brought together: many rows share the copy."""
         found: list[Span] = []
         tables = [self._tables[sequence] for sequence in sequences]
+        if by_row and reads_in_place(self._storage, dtype):
+            rows = [
+                (table, start + row)
+                for table, start, count in zip(tables, starts, counts, strict=True)
+                for row in range(count)
+            ]
+            one_by_one = [table for table, _ in rows], [start for _, start in rows]
+            return (self._decode_span(*one_by_one, window, dtype),)
         many = [start + c for start, c in zip(starts, counts, strict=True) if c > 1]
         room = self._workspace(max(many), dtype) if many else torch.empty(0)
         low = 0

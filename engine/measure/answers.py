@@ -67,9 +67,8 @@ def greedy(
             said[engine.add_request(prompt, params)] = []
         while engine.has_work:
             step = engine.step()
-            for request, token in step.tokens.items():
-                if token not in eos_ids:
-                    said[request].append(token)
+            for request, given in step.tokens.items():
+                said[request].extend(token for token in given if token not in eos_ids)
             finished += len(step.finished)
             on_said(finished)
     return [tuple(answer) for answer in said.values()]

@@ -113,9 +113,7 @@ class Harness(ABC):
         spoken: list[int] = []
         while self.engine.has_work:
             self._desk.check()
-            token = self.engine.step().tokens.get(request)
-            if token is not None:
-                spoken.append(token)
+            spoken.extend(self.engine.step().tokens.get(request, ()))
         return tokenizer.decode(spoken)
 
     @contextmanager

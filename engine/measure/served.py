@@ -217,10 +217,10 @@ def _note(watches: Mapping[int, _Watch], step: ServedStep, began: int, ended: in
         watch = watches[identity]
         if watch.first_run is None:
             watch.first_run = began
-    for identity, token in step.tokens.items():
+    for identity, tokens in step.tokens.items():
         watch = watches[identity]
-        watch.tokens.append(token)
-        watch.moments.append(ended)
+        watch.tokens.extend(tokens)
+        watch.moments.extend([ended] * len(tokens))
         finished += len(watch.tokens) == watch.request.output
     return finished
 

@@ -36,13 +36,13 @@ def system_clock() -> int:
 
 
 class StepSeen(Protocol):
-    """What a step of the engine tells: its phase and the token it gave each sequence, if any."""
+    """What a step of the engine tells: its phase and the tokens it gave each sequence, if any."""
 
     @property
     def phase(self) -> Phase: ...
 
     @property
-    def tokens(self) -> Mapping[int, int]: ...
+    def tokens(self) -> Mapping[int, tuple[int, ...]]: ...
 
 
 class TimedEngine(Protocol):
@@ -148,9 +148,9 @@ def run_episode(
             seen = engine.step()
             ended = clock()
             spent[seen.phase].append(ended - began)
-            for request, token in seen.tokens.items():
+            for request, tokens in seen.tokens.items():
                 first_token.setdefault(request, ended)
-                outputs[request].append(token)
+                outputs[request].extend(tokens)
             if on_step is not None:
                 on_step(seen.phase, len(spent[seen.phase]))
     given = tuple(tuple(tokens) for tokens in outputs.values())

@@ -121,6 +121,18 @@ class Llama:
         twin._cross(rows)
         return twin
 
+    def first_layers(self, count: int) -> Llama:
+        """The same network after its first `count` layers: all weights shared.
+
+        Raises:
+            ValueError: fewer than one layer, or more than there are.
+        """
+        if not 1 <= count <= len(self.layers):
+            raise ValueError(f"the first {count} of {len(self.layers)} layers; at least 1")
+        twin = copy.copy(self)
+        twin.layers = self.layers[:count]
+        return twin
+
     def forward(self, input_ids: Tensor, positions: Tensor, context: AttentionContext) -> Tensor:
         """The residual stream after the last layer: [T] and [T] -> [T, H], not yet normalised."""
         hidden = self.embedding.rows(input_ids).to(torch.float32)

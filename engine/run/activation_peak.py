@@ -86,8 +86,9 @@ def measure(runner: Runner, config: EngineConfig, plan: CachePlan) -> int:
     counts = prefill_counts([prompt] * seats, chunk, widest=prompt)
     prefill = _peak_of(runner, "prefill", [prompt - count for count in counts], counts)
     lengths = decode_lengths(config, plan, seats)
-    decode = _peak_of(runner, "decode", [length - 1 for length in lengths], [1] * len(lengths))
-    return max(prefill, decode)
+    rows = [min(1 + config.draft.most, length) for length in lengths]
+    starts = [length - count for length, count in zip(lengths, rows, strict=True)]
+    return max(prefill, _peak_of(runner, "decode", starts, rows))
 
 
 def decode_lengths(config: EngineConfig, plan: CachePlan, seats: int) -> list[int]:
@@ -120,7 +121,8 @@ def _peak_of(runner: Runner, phase: Phase, starts: Sequence[int], counts: Sequen
         with ActivationPeak() as mode:
             runs = [[0] * counts[sequence] for sequence in admitted]
             batch = runner.layout.of_tokens(phase, tuple(admitted), runs)
-            runner.last_logits(batch).max(dim=-1)
+            scores = runner.last_logits if phase == "prefill" else runner.all_logits
+            scores(batch).max(dim=-1)
     finally:
         for sequence in admitted:
             cache.free(sequence)

@@ -44,13 +44,15 @@ class AttentionContext:
 
 @dataclass(frozen=True)
 class Batch:
-    """`input_ids` and `positions` are [T]; `last_rows` [B] is each sequence's last row."""
+    """`input_ids` and `positions` are [T]; `last_rows` [B] is each sequence's last row, `counts`
+    says how many it has."""
 
     phase: Phase
     sequence_ids: tuple[int, ...]
     input_ids: Tensor
     positions: Tensor
     last_rows: Tensor
+    counts: tuple[int, ...]
     context: AttentionContext
 
 
@@ -73,7 +75,7 @@ class Layout:
         return self.of_tokens(
             plan.phase,
             tuple(piece.sequence.id for piece in pieces),
-            tuple(piece.sequence.pending(piece.count) for piece in pieces),
+            tuple(piece.tokens for piece in pieces),
         )
 
     def of_tokens(self, phase: Phase, ids: tuple[int, ...], tokens: Ordered[Ordered[int]]) -> Batch:
@@ -84,7 +86,9 @@ class Layout:
         starts = [self.cache.length(sequence) for sequence in ids]
         counts = [len(run) for run in tokens]
         addresses = self.cache.append(ids, tokens)
-        spans = self.cache.spans(ids, starts, counts, self.window, self.dtype)
+        spans = self.cache.spans(
+            ids, starts, counts, self.window, self.dtype, by_row=phase == "decode"
+        )
         positions = [
             start + i for start, count in zip(starts, counts, strict=True) for i in range(count)
         ]
@@ -94,6 +98,7 @@ class Layout:
             input_ids=self._tensor([token for run in tokens for token in run]),
             positions=self._tensor(positions),
             last_rows=self._tensor([end - 1 for end in accumulate(counts)]),
+            counts=tuple(counts),
             context=AttentionContext(self.cache, addresses, spans),
         )
 

@@ -6,20 +6,18 @@ in one phase; whoever wants to time a phase times its steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from types import MappingProxyType
 
 from engine.cache.make import make_cache
-from engine.cache_plan import vessel_bytes
 from engine.config import EngineConfig
 from engine.fit import fit_cache
 from engine.model.llama import Llama
 from engine.page_map import PageMap
-from engine.run import activation_peak
 from engine.run.attention_path import attention_path
 from engine.run.budget import BudgetExceeded, make_flood
+from engine.run.holdings import Holdings
 from engine.run.made_for import check_made_for
 from engine.run.outputs import EngineCounters, StepOutput, Tally
 from engine.run.runner import Runner, Scores
@@ -27,7 +25,13 @@ from engine.run.sampler import Sampler
 from engine.schedule.plan import Plan
 from engine.schedule.scheduler import NoRoom, Scheduler
 from engine.schedule.sequence import Finish, SamplingParams, Sequence
+from engine.speculate.draft import NOTHING, Draft
+from engine.speculate.make import DraftWith, draft_bytes, make_proposer
+from engine.speculate.speculator import DraftCounters, Speculator, Verified
 from engine.trial import Flood, Ledger
+
+OnPart = Callable[[str], None]
+"""Called within a step with the part that has just ended: "draft", "verify"."""
 
 __all__ = ["BudgetExceeded", "Engine", "EngineCounters", "SamplingParams", "StepOutput"]
 
@@ -53,6 +57,7 @@ class Engine:
         *,
         eos_ids: Iterable[int] = (),
         capacity: int | None = None,
+        draft: DraftWith = None,
     ) -> None:
         if model.precision != config.run.precision:
             raise ValueError(
@@ -68,13 +73,14 @@ class Engine:
                 f"requests of {self.capacity} tokens pass the model's context of "
                 f"{model.config.context}; at most that many"
             )
-        self._weight_bytes = model.weight_bytes
+        beside = draft_bytes(config.draft, draft, config.schedule.batch, self.capacity)
         self.plan = fit_cache(
-            config, model.config, self._weight_bytes, self.capacity, model.low_bit_forms
+            config,
+            model.config,
+            model.weight_bytes + beside,
+            self.capacity,
+            model.low_bit_forms,
         )
-        self._budget = vessel_bytes(config, model.config)
-        self._foreseen = activation_peak.foreseen(model, config, self.plan)
-        self._measured: int | None = None
         self._eos_ids = frozenset(eos_ids)
         self._ids = count()
         self._cache = make_cache(
@@ -85,6 +91,7 @@ class Engine:
             model.device,
             prefix_sharing=config.cache.prefix_sharing == "on",
         )
+        self._holdings = Holdings(model, config, self.plan, self._cache, beside)
         self._runner = Runner(model, self._cache)
         self._scheduler = Scheduler(
             config.schedule,
@@ -93,8 +100,10 @@ class Engine:
             block_size=self.plan.block_size if self.plan.layout == "paged" else 0,
             widest=config.workload.prompt,
             breaks=config.memory.overflow == "break",
+            draft=config.draft.most,
         )
         self._sampler = Sampler()
+        self._speculator = self._make_speculator(draft)
         self._tally = Tally()
         self._most_held = 0
         self._attention = attention_path(model, self.plan, config.cache.bits)
@@ -117,8 +126,9 @@ class Engine:
         self._sampler.open(sequence.id, params)
         return sequence.id
 
-    def step(self) -> StepOutput:
-        """One pass: schedule, run, postprocess.
+    def step(self, on_part: OnPart = lambda _: None) -> StepOutput:
+        """One pass: schedule, run, postprocess; where drafts are made, schedule, draft, verify,
+        postprocess. `on_part` is called after each of the middle two, with its name.
 
         Raises:
             ValueError: there is no work.
@@ -130,14 +140,24 @@ class Engine:
         except NoRoom as lack:
             raise BudgetExceeded(self._flood(lack.tokens)) from None
         self._tally.planned(plan)
+        drafts: Mapping[int, Draft] = {}
+        if self._speculator is not None and plan.phase == "decode":
+            for request in plan.preempted:
+                self._speculator.close(request)
+            plan, drafts = self._speculator.draft(plan)
+            on_part("draft")
         try:
             scores = self._runner.run(plan)
         except ArithmeticError:
             for piece in plan.pieces:
                 self._drop(piece.sequence.id, spoiled=True)
             raise
+        if self._speculator is not None and plan.phase == "decode":
+            on_part("verify")
         self._most_held = max(self._most_held, self._cache.held_tokens)
-        return self._postprocess(plan, self._draw(plan, scores))
+        if any(piece.drafted for piece in plan.pieces):
+            return self._postprocess(plan, *self._verify(plan, scores, drafts))
+        return self._postprocess(plan, self._draw(plan, scores), {})
 
     @property
     def has_work(self) -> bool:
@@ -161,30 +181,26 @@ class Engine:
         self._cache.clear()
         self._cache.check_integrity()
         self._tally = Tally()
+        if self._speculator is not None:
+            self._speculator.reset()
         self._most_held = 0
 
     # Account
 
     def allocated(self) -> dict[str, int]:
-        """Bytes held, by part: weights, kv, activations (peak of a step), scratch.
+        """Bytes held, by part (see `Holdings.parts`).
 
         The first call on an idle engine runs the configuration's largest passes once, on its own
         cache, to see their temporary tensors, and clears the cache after them: call it outside
         timed runs. While requests are there, and until then, activations are those foreseen.
         """
-        if self._measured is None and not self.has_work:
-            self._measured = activation_peak.measure(self._runner, self.config, self.plan)
-        return self._parts()
+        if not self.has_work:
+            self._holdings.measure(self._runner)
+        return self._holdings.parts
 
     def ledger(self) -> Ledger:
         """The account of this moment: what is reserved, and what of it is in use. Cheap."""
-        held = self._cache.held_tokens
-        return Ledger(
-            budget=self._budget,
-            parts=self._parts(),
-            held_bytes=held * self._cache.token_bytes,
-            live_tokens=held,
-        )
+        return self._holdings.ledger
 
     def page_map(self) -> PageMap:
         """What every part of the cache holds, to be drawn."""
@@ -194,6 +210,11 @@ class Engine:
     def counters(self) -> EngineCounters:
         """Sums since the last reset."""
         return self._tally.counters(self._cache.copies)
+
+    @property
+    def draft_counters(self) -> DraftCounters:
+        """What became of drafts since the last reset."""
+        return DraftCounters() if self._speculator is None else self._speculator.counters
 
     @property
     def held_tokens(self) -> int:
@@ -232,7 +253,7 @@ class Engine:
 
     # One step
 
-    def _draw(self, plan: Plan, scores: Scores) -> dict[int, int]:
+    def _draw(self, plan: Plan, scores: Scores) -> dict[int, tuple[int, ...]]:
         """The next token of each sequence whose scores are those of one: in the middle of a prompt
         they foretell a known token, and a draw would be lost to the request's stream of chance."""
         speaking = {piece.sequence.id for piece in plan.pieces if piece.speaks}
@@ -242,27 +263,50 @@ class Engine:
         ids, logits, greedy = scores.sequence_ids, scores.logits, scores.greedy
         if len(rows) < len(ids):
             ids, logits, greedy = tuple(ids[row] for row in rows), logits[rows], greedy[rows]
-        return dict(zip(ids, self._sampler.sample(ids, logits, greedy), strict=True))
+        drawn = self._sampler.sample(ids, logits, greedy)
+        return {one: (token,) for one, token in zip(ids, drawn, strict=True)}
 
-    def _postprocess(self, plan: Plan, drawn: dict[int, int]) -> StepOutput:
-        tokens: dict[int, int] = {}
+    def _verify(
+        self, plan: Plan, scores: Scores, drafts: Mapping[int, Draft]
+    ) -> tuple[dict[int, tuple[int, ...]], dict[int, Verified]]:
+        """The tokens that stand of each sequence's draft, with the one that follows them; what was
+        rejected leaves the cache."""
+        said: dict[int, tuple[int, ...]] = {}
+        verified: dict[int, Verified] = {}
+        logits = scores.logits.split_with_sizes(scores.counts)
+        greedy = scores.greedy.split_with_sizes(scores.counts)
+        for one, ours, best in zip(scores.sequence_ids, logits, greedy, strict=True):
+            draft = drafts.get(one, NOTHING)
+            outcome = self._sampler.verify(one, draft, ours, best)
+            said[one] = (*draft.tokens[: outcome.accepted], outcome.token)
+            self._cache.rewind(one, self._cache.length(one) - len(draft.tokens) + outcome.accepted)
+            if draft.tokens:
+                verified[one] = Verified(draft.tokens, outcome.accepted)
+        return said, verified
+
+    def _postprocess(
+        self, plan: Plan, said: dict[int, tuple[int, ...]], verified: dict[int, Verified]
+    ) -> StepOutput:
+        tokens: dict[int, tuple[int, ...]] = {}
         first: list[int] = []
         finished: dict[int, Finish] = {}
         again = 0
         for piece in plan.pieces:
             sequence = piece.sequence
-            again += sequence.advance(piece.count)
-            if sequence.id not in drawn:
+            one = sequence.id
+            stood = verified[one].accepted if one in verified else 0
+            again += sequence.advance(piece.count - len(piece.drafted) + stood)
+            if plan.phase == "decode" and self._speculator is not None:
+                self._speculator.settled(one, verified.get(one))
+            if one not in said:
                 continue
-            token = drawn[sequence.id]
             if not sequence.output_ids:
-                first.append(sequence.id)
-            sequence.output_ids.append(token)
-            tokens[sequence.id] = token
-            sequence.finish = self._finish(sequence, token)
+                first.append(one)
+            tokens[one], sequence.finish = self._ends(sequence, said[one])
+            sequence.output_ids.extend(tokens[one])
             if sequence.finish is not None:
-                finished[sequence.id] = sequence.finish
-                self._drop(sequence.id)
+                finished[one] = sequence.finish
+                self._drop(one)
         rows = sum(piece.count for piece in plan.pieces)
         if plan.phase == "prefill":
             self._tally.prefilled(rows, again)
@@ -275,26 +319,33 @@ class Engine:
             finished=MappingProxyType(finished),
             admitted=MappingProxyType({one.sequence.id: one.cached for one in plan.admitted}),
             preempted=plan.preempted,
+            drafts=MappingProxyType(verified),
         )
 
-    def _finish(self, sequence: Sequence, token: int) -> Finish | None:
-        if token in self._eos_ids and not sequence.params.ignore_eos:
-            return "stop"
-        return "length" if len(sequence.output_ids) == sequence.params.max_tokens else None
+    def _ends(
+        self, sequence: Sequence, said: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], Finish | None]:
+        """What of `said` counts, and whether the request ends with it: nothing follows an end of
+        text."""
+        if not sequence.params.ignore_eos:
+            for place, token in enumerate(said):
+                if token in self._eos_ids:
+                    return said[: place + 1], "stop"
+        return said, "length" if len(said) == sequence.left else None
 
     def _drop(self, request: int, spoiled: bool = False) -> None:
         self._scheduler.remove(request, spoiled)
         self._sampler.close(request)
+        if self._speculator is not None:
+            self._speculator.close(request)
 
-    # Memory
-
-    def _parts(self) -> dict[str, int]:
-        return {
-            "weights": self._weight_bytes,
-            "kv": self._cache.nbytes,
-            "activations": self._foreseen if self._measured is None else self._measured,
-            "scratch": self.model.frequencies.nbytes,
-        }
+    def _make_speculator(self, draft: DraftWith) -> Speculator | None:
+        asked = self.config.draft
+        seats = self.config.schedule.batch
+        proposer = make_proposer(asked, self.model, self._cache, self._sampler, seats, draft)
+        if proposer is None:
+            return None
+        return Speculator(proposer, self._sampler, asked.length, asked.adaptive == "on")
 
     def _flood(self, asked_tokens: int) -> Flood:
         return make_flood(
@@ -304,15 +355,5 @@ class Engine:
             vacant_tokens=self._cache.vacant_tokens,
             running=self.running,
             needs=(sequence.most_cached for sequence in self._scheduler.sequences),
-            working_bytes=self._more_working(asked_tokens),
+            working_bytes=self._holdings.more_working(asked_tokens),
         )
-
-    def _more_working(self, tokens: int) -> int:
-        """Bytes of working memory that the cache with room for `tokens` more would bring."""
-        plan = self.plan
-        if plan.layout == "contiguous":
-            larger = replace(plan, slots=plan.slots + 1)
-        else:
-            larger = replace(plan, blocks=plan.blocks + -(-tokens // plan.block_size))
-        foreseen = activation_peak.foreseen(self.model, self.config, larger)
-        return max(foreseen - self._parts()["activations"], 0)

@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 from engine.schedule.plan import Phase, Plan
 from engine.schedule.sequence import Finish
+from engine.speculate.speculator import Verified
 
 _NONE: Mapping[int, int] = MappingProxyType({})
+_NO_DRAFTS: Mapping[int, Verified] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -17,21 +19,23 @@ class StepOutput:
     """What one pass did.
 
     `sequence_ids` ran, with `rows` tokens in all. `tokens` holds what each emitted: one token in
-    decode; in prefill only those whose prompt is now complete. Of these, `first_tokens` are the
-    requests that had said nothing before (one that returns after a preemption goes on where it was
-    interrupted). `finished` maps the requests that ended in this step to why. `admitted` maps those
-    that entered the cache for it, for the first time or again, to the tokens they found there;
-    `preempted` were put back to make room.
+    decode, or as many as a draft was right about and one; in prefill only those whose prompt is now
+    complete. Of these, `first_tokens` are the requests that had said nothing before (one that
+    returns after a preemption goes on where it was interrupted). `finished` maps the requests that
+    ended in this step to why. `admitted` maps those that entered the cache for it, for the first
+    time or again, to the tokens they found there; `preempted` were put back to make room. `drafts`
+    are those of the requests that had one, and what became of them.
     """
 
     phase: Phase
     sequence_ids: tuple[int, ...]
     rows: int
-    tokens: Mapping[int, int]
+    tokens: Mapping[int, tuple[int, ...]]
     first_tokens: tuple[int, ...]
     finished: Mapping[int, Finish]
     admitted: Mapping[int, int] = field(default_factory=lambda: _NONE)
     preempted: tuple[int, ...] = ()
+    drafts: Mapping[int, Verified] = field(default_factory=lambda: _NO_DRAFTS)
 
     @property
     def finished_ids(self) -> tuple[int, ...]:

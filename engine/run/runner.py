@@ -20,11 +20,13 @@ class NonFiniteLogits(ArithmeticError):
 
 @dataclass(frozen=True)
 class Scores:
-    """`logits` [B, V] float32 of each sequence's last row; `greedy` [B], the arg max."""
+    """`logits` [R, V] float32 and `greedy` [R], their arg max. Sequence b has the `counts[b]` rows
+    after those before it: its last, or in a pass that verifies drafts all."""
 
     sequence_ids: tuple[int, ...]
     logits: Tensor
     greedy: Tensor
+    counts: tuple[int, ...]
 
 
 class Runner:
@@ -43,11 +45,13 @@ class Runner:
             NonFiniteLogits: a score is NaN or +infinity, or all are -infinity.
         """
         batch = self.layout.of_plan(plan)
-        logits = self.last_logits(batch)
+        verifies = any(piece.drafted for piece in plan.pieces)
+        logits = self.all_logits(batch) if verifies else self.last_logits(batch)
         best, greedy = logits.max(dim=-1)  # NaN wins a maximum: finite here is finite everywhere
+        counts = batch.counts if verifies else (1,) * len(batch.sequence_ids)
         if not bool(torch.isfinite(best).all()):
-            raise NonFiniteLogits(_explain(self.model, batch, best))
-        return Scores(batch.sequence_ids, logits, greedy)
+            raise NonFiniteLogits(_explain(self.model, batch, best, counts))
+        return Scores(batch.sequence_ids, logits, greedy, counts)
 
     def last_logits(self, batch: Batch) -> Tensor:
         """Scores [B, V] after each sequence's last row: the head, a fifth of the weights here,
@@ -57,11 +61,19 @@ class Runner:
             hidden = hidden[batch.last_rows]
         return self.model.logits(hidden)
 
+    def all_logits(self, batch: Batch) -> Tensor:
+        """Scores [T, V] after every row."""
+        return self.model.logits(
+            self.model.forward(batch.input_ids, batch.positions, batch.context)
+        )
 
-def _explain(model: Llama, batch: Batch, best: Tensor) -> str:
+
+def _explain(model: Llama, batch: Batch, best: Tensor, counts: tuple[int, ...]) -> str:
     row = int((~torch.isfinite(best)).nonzero()[0, 0])
-    sequence = batch.sequence_ids[row]
-    position = int(batch.positions[batch.last_rows[row]])
+    of_rows = [place for place, count in enumerate(counts) for _ in range(count)]
+    sequence = batch.sequence_ids[of_rows[row]]
+    place = row if len(best) == len(batch.positions) else int(batch.last_rows[row])
+    position = int(batch.positions[place])
     return (
         f"logits of sequence {sequence} at position {position} are not finite "
         f"({float(best[row]):g}) in {model.precision}; the first non-finite value came out of "

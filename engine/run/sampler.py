@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from engine.schedule.sequence import SamplingParams
+from engine.speculate.accept import Outcome, verify_greedy, verify_sampled
+from engine.speculate.draft import Draft
 
 
 def probabilities(logits: Tensor, temperature: float, top_p: float = 1.0) -> Tensor:
@@ -59,7 +61,29 @@ class Sampler:
                 tokens[row] = self._draw(sequence, logits[row])
         return tokens
 
+    def choose(self, sequence: int, logits: Tensor) -> tuple[int, Tensor | None]:
+        """A draft's next token of `sequence` from its scores [V], and the distribution it was drawn
+        from; None where the request is greedy, and the token certain."""
+        if sequence not in self._generators:
+            return int(logits.argmax()), None
+        chances = self._chances(sequence, logits)
+        return self._pick(sequence, chances), chances
+
+    def verify(self, sequence: int, draft: Draft, logits: Tensor, greedy: Tensor) -> Outcome:
+        """What becomes of a draft of k tokens: `logits` [k + 1, V] are the target's scores at their
+        places and after the last, `greedy` [k + 1] their arg max."""
+        if sequence not in self._generators:
+            return verify_greedy(draft.tokens, greedy.tolist())
+        target = torch.stack([self._chances(sequence, row) for row in logits])
+        chance = self._generators[sequence]
+        return verify_sampled(draft.tokens, draft.proposed, target, chance)
+
     def _draw(self, sequence: int, logits: Tensor) -> int:
+        return self._pick(sequence, self._chances(sequence, logits))
+
+    def _chances(self, sequence: int, logits: Tensor) -> Tensor:
         params = self._params[sequence]
-        chances = probabilities(logits, params.temperature, params.top_p).cpu()
+        return probabilities(logits, params.temperature, params.top_p).cpu()
+
+    def _pick(self, sequence: int, chances: Tensor) -> int:
         return int(torch.multinomial(chances, 1, generator=self._generators[sequence]))

@@ -18,15 +18,27 @@ would only make the first prompt wait for the others' first tokens."""
 
 @dataclass(frozen=True)
 class Piece:
-    """The next `count` tokens of `sequence`."""
+    """The next `count` tokens of `sequence`; in decode its last one, and those that a draft puts
+    after it."""
 
     sequence: Sequence
     count: int
+    drafted: tuple[int, ...] = ()
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Their ids."""
+        pending = self.sequence.pending(self.count - len(self.drafted))
+        return (*pending, *self.drafted)
 
     @property
     def speaks(self) -> bool:
         """Whether the scores of its last row are those of a new token."""
         return self.sequence.computed + self.count >= self.sequence.prefill
+
+    def with_draft(self, drafted: tuple[int, ...]) -> Piece:
+        """In decode: the last token, and these after it."""
+        return Piece(self.sequence, 1 + len(drafted), drafted)
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,7 @@ class Admission:
 class Plan:
     """One pass, with who entered the cache for it and who was put back to make room.
 
-    A decode plan takes one token of every running sequence.
+    A decode plan takes one token of every running sequence, and a draft's.
     """
 
     phase: Phase

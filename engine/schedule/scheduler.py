@@ -41,7 +41,8 @@ class Scheduler:
 
     `block_size` is the cache's unit of growth in tokens, 0 where every sequence has all its room
     from the start. `widest` is the longest prompt foreseen (see `PassRule`). With `breaks`, a
-    request that has a seat and finds no room raises NoRoom; without, it waits.
+    request that has a seat and finds no room raises NoRoom; without, it waits. A decode pass has
+    room for `draft` tokens more of each sequence, as far as there is any and it may say as many.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Scheduler:
         block_size: int = 0,
         widest: int = 0,
         breaks: bool = False,
+        draft: int = 0,
     ) -> None:
         self._seats = config.batch
         self._rule = PassRule(config.prefill_chunk, widest)
@@ -61,6 +63,7 @@ class Scheduler:
         self._longest = longest_cached(cache)
         self._block_size = block_size
         self._breaks = breaks
+        self._draft = draft
         self._waiting: deque[Sequence] = deque()
         self._running: dict[int, Sequence] = {}  # in the order they entered the cache
 
@@ -219,7 +222,8 @@ class Scheduler:
     # Decode
 
     def _decode(self) -> Plan:
-        """One token of every running sequence, less those put back to make room for the others.
+        """One token of every running sequence, less those put back to make room for the others;
+        and room for drafts, for which nobody is put back.
 
         Raises:
             NoRoom: with `breaks`, they cannot all grow.
@@ -229,7 +233,11 @@ class Scheduler:
             if self._breaks:
                 raise NoRoom(self._cache.vacant_tokens + missing * self._block_size)
             preempted.append(self._put_back())
-        pieces = tuple(Piece(sequence, 1) for sequence in self._running.values())
+        running = tuple(self._running.values())
+        counts = [1 + min(self._draft, sequence.left - 1) for sequence in running]
+        if self._draft and self._cache.shortage(tuple(self._running), counts):
+            counts = [1] * len(running)
+        pieces = tuple(map(Piece, running, counts))
         return Plan("decode", pieces, preempted=tuple(preempted))
 
     def _put_back(self) -> int:

@@ -65,6 +65,11 @@ class Sequence:
         return len(self.prompt_ids) + self.params.max_tokens - 1
 
     @property
+    def left(self) -> int:
+        """Tokens it may still say."""
+        return self.params.max_tokens - len(self.output_ids)
+
+    @property
     def to_prefill(self) -> tuple[int, ...]:
         """The tokens that prefill puts into the cache: the prompt, or all so far."""
         if self.prefill == len(self.prompt_ids):

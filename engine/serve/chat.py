@@ -71,12 +71,11 @@ def answer(
     while engine.has_work:
         desk.check()
         step = engine.step()
-        if request not in step.tokens:
-            continue
-        moments.append(clock())
-        token = step.tokens[request]
-        if token not in tokenizer.eos_ids:
-            say(text.push(token))
+        now = clock()
+        for token in step.tokens.get(request, ()):
+            moments.append(now)
+            if token not in tokenizer.eos_ids:
+                say(text.push(token))
         finish = step.finished.get(request, finish)
     say(text.flush())
     gaps = len(moments) - 1

@@ -165,6 +165,28 @@ class PagedHistory(RuleBasedStateMachine):
             self.promised.discard(sequence)  # kept only as far as there is room
         del tokens[length:]
 
+    @precondition(lambda self: any(not left for left in self.prompts.values()))
+    @rule(data=st.data())
+    def draft(self, data: st.DataObject) -> None:
+        """Some sequences go on for a while with vectors that are not theirs, and take them back:
+        nobody may ever find those."""
+        ready = sorted(sequence for sequence, left in self.prompts.items() if not left)
+        chosen = data.draw(st.lists(st.sampled_from(ready), min_size=1, unique=True))
+        ends = {sequence: len(self.held[sequence]) for sequence in chosen}
+        for _ in range(data.draw(st.integers(1, 4))):
+            growing = [s for s in chosen if self.cache.length(s) < self.most[s]]
+            runs = [[data.draw(st.integers(0, 1))] for _ in growing]
+            if not growing or self.cache.shortage(growing, [1] * len(growing)):
+                break
+            addresses = self.cache.append(growing, runs)
+            for layer in range(LAYERS):
+                strange = torch.full((len(growing), 2, 3), 77.0)
+                self.cache.write(layer, addresses, *layered(strange, layer))
+        for sequence, end in ends.items():
+            if self.cache.length(sequence) > end:
+                self.promised.discard(sequence)
+            self.cache.rewind(sequence, end, spoiled=True)
+
     @rule()
     def clear(self) -> None:
         self.cache.clear()

@@ -111,7 +111,9 @@ class ScriptedServer:
             request = self.live[number]
             if request.given == request.limit:
                 del self.live[number]
-        return StepOutput(phase, ids, rows, dict.fromkeys(ids, 7), (), {}, admitted, preempted=())
+        return StepOutput(
+            phase, ids, rows, dict.fromkeys(ids, (7,)), (), {}, admitted, preempted=()
+        )
 
     @property
     def counters(self) -> EngineCounters:

@@ -123,7 +123,7 @@ class FakeEngine:
             if stage.break_in_run == len(stage.runs):
                 raise NonFiniteLogits("scores are not finite; out of layer 3")
         stage.clock.pass_ms(40.0 * batch if first else stage.step_ms(batch, stage.source))
-        tokens = dict.fromkeys(self.given, 65)
+        tokens = dict.fromkeys(self.given, (65,))
         for request in self.given:
             self.given[request] += 1
         if stage.drop_token_in_run == len(stage.runs) and first:

@@ -82,9 +82,9 @@ class ScriptedEngine:
             self.clock.pass_ms(self.prefill_ms)
             number = self.waiting.pop(0)
             self.requests[number].append(7)
-            return SimpleNamespace(phase="prefill", tokens={number: 7})
+            return SimpleNamespace(phase="prefill", tokens={number: (7,)})
         self.clock.pass_ms(self.decode_ms)
-        given = dict.fromkeys(self.requests, 8)
+        given = dict.fromkeys(self.requests, (8,))
         for tokens in self.requests.values():
             tokens.append(8)
         if self.drop_token_at == self.steps:

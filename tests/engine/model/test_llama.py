@@ -218,8 +218,8 @@ def test_greedy_answers_are_transformers_generate(
     }
     outputs: dict[int, list[int]] = {request: [] for request in prompts}
     while engine.has_work:
-        for request, token in engine.step().tokens.items():
-            outputs[request].append(token)
+        for request, tokens in engine.step().tokens.items():
+            outputs[request].extend(tokens)
     for request, ids in prompts.items():
         given = torch.tensor([ids])
         with torch.inference_mode():

@@ -47,14 +47,15 @@ def configure(
     )
 
 
-def squeezed(model: Llama, config: EngineConfig, units: int) -> EngineConfig:
-    """`config` in the smallest vessel that leaves its cache at least `units` slots or blocks."""
+def squeezed(model: Llama, config: EngineConfig, units: int, beside: int = 0) -> EngineConfig:
+    """`config` in the smallest vessel that leaves its cache at least `units` slots or blocks, with
+    `beside` bytes taken by a draft."""
     for percent in range(1, 10_000):
         tight = msgspec.structs.replace(
             config, memory=MemoryConfig(percent, config.memory.overflow)
         )
         try:
-            plan = fit_cache(tight, model.config, model.weight_bytes)
+            plan = fit_cache(tight, model.config, model.weight_bytes + beside)
         except BudgetError:
             continue
         if plan.units >= units:
@@ -72,8 +73,8 @@ def drain(engine: Engine) -> tuple[dict[int, list[int]], list[StepOutput]]:
     steps = []
     while engine.has_work:
         steps.append(engine.step())
-        for request, token in steps[-1].tokens.items():
-            outputs.setdefault(request, []).append(token)
+        for request, tokens in steps[-1].tokens.items():
+            outputs.setdefault(request, []).extend(tokens)
     return outputs, steps
 
 

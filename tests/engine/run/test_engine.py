@@ -211,7 +211,7 @@ def test_measuring_memory_waits_until_nobody_runs(model: Llama, prompt: Prompt) 
     request = engine.add_request(prompt(11), greedy(6))
     first = engine.step().tokens[request]
     foreseen = engine.allocated()
-    said = [first, *drain(engine)[0][request]]
+    said = [*first, *drain(engine)[0][request]]
     assert said == by_rescoring(model, prompt(11), 6)
     measured = engine.allocated()
     assert measured == make(model).allocated()
@@ -227,7 +227,7 @@ def test_a_step_result_cannot_be_changed(model: Llama, prompt: Prompt) -> None:
     with pytest.raises(AttributeError):
         step.rows = 9  # type: ignore[misc]
     with pytest.raises(TypeError):
-        step.tokens[0] = 1  # type: ignore[index]
+        step.tokens[0] = (1,)  # type: ignore[index]
 
 
 def test_the_engine_leaves_torchs_modes_as_they_were(model: Llama, prompt: Prompt) -> None:

@@ -179,8 +179,8 @@ def test_any_pool_that_holds_the_longest_request_serves_every_load(
     while engine.has_work:
         steps.append(engine.step())
         assert len(steps) < 2000
-        for request, token in steps[-1].tokens.items():
-            said[request].append(token)
+        for request, tokens in steps[-1].tokens.items():
+            said[request].extend(tokens)
         assert engine.held_tokens <= engine.reserved_tokens
         engine._cache.check_integrity()
     for request, text, (_, new) in zip(ids, prompts, shapes, strict=True):
@@ -237,7 +237,7 @@ def test_a_prompt_that_is_all_cached_runs_its_last_token_again(
         # The answer's first block is kept, too: it begins with the tokens that follow this prompt.
         assert cached == (0 if turn == 0 else length - 1)
         assert step.rows == length - cached
-        said = [step.tokens[request], *drain(engine)[0][request]]
+        said = [*step.tokens[request], *drain(engine)[0][request]]
         same_but_for_near_ties(model, ids, said, expected)
 
 

@@ -80,7 +80,7 @@ class BlockBook(KVCache):
             self._length[sequence] += len(run)
         return Addresses(torch.empty(0, dtype=torch.int64))
 
-    def rewind(self, sequence: int, length: int) -> None:
+    def rewind(self, sequence: int, length: int, spoiled: bool = False) -> None:
         raise NotImplementedError
 
     def write(self, layer: int, addresses: Addresses, keys: Tensor, values: Tensor) -> None:
@@ -93,6 +93,7 @@ class BlockBook(KVCache):
         counts: Sequence[int],
         window: int | None,
         dtype: torch.dtype,
+        by_row: bool = False,
     ) -> tuple[Span, ...]:
         raise NotImplementedError
 

@@ -110,7 +110,7 @@ class Bench:
         request = engine.add_request(ids, SamplingParams(max_tokens=length))
         tokens: list[int] = []
         while engine.has_work:
-            tokens.append(engine.step().tokens[request])
+            tokens.extend(engine.step().tokens[request])
         return tokens
 
 

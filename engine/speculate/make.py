@@ -1,0 +1,98 @@
+"""From a configuration to whoever drafts: the one place that knows every kind."""
+
+from __future__ import annotations
+
+from engine.cache.kv_cache import KVCache
+from engine.cache.make import make_cache
+from engine.cache_plan import CachePlan
+from engine.config import DraftConfig
+from engine.kv_format import vector_bytes
+from engine.model.llama import Llama
+from engine.run.sampler import Sampler
+from engine.speculate.draft import Proposer
+from engine.speculate.ngram import NgramDraft
+from engine.speculate.own_cache import OwnCacheDraft
+from engine.speculate.shared import SharedCacheDraft
+
+DraftWith = Llama | None
+"""The network that drafts, where it is not the target itself: in fewer bits, or another."""
+
+SELF_BITS = {"self8": 8, "self4": 4}
+
+
+def make_proposer(
+    asked: DraftConfig,
+    target: Llama,
+    cache: KVCache,
+    sampler: Sampler,
+    seats: int,
+    network: DraftWith,
+) -> Proposer | None:
+    """Whoever drafts for `target` on `cache`, for up to `seats` requests; None where nobody does.
+
+    Raises:
+        ValueError: a kind that needs a network and has none, or one that does not fit the target.
+    """
+    if asked.kind == "none":
+        return None
+    if asked.kind == "ngram":
+        return NgramDraft(asked.ngram)
+    if asked.kind == "exit":
+        layers = exit_layers(asked, target.config.layers)
+        form = f"the first {layers} of {target.config.layers} layers"
+        return SharedCacheDraft(target.first_layers(layers), cache, sampler, form)
+    if network is None:
+        raise ValueError(f"draft.kind={asked.kind} drafts with a network, and none was given")
+    if asked.kind in SELF_BITS:
+        _check_twin(target, network)
+        form = f"itself at {SELF_BITS[asked.kind]} bits ({network.kernel_path['linear']})"
+        return SharedCacheDraft(network, cache, sampler, form)
+    if network.config.vocabulary != target.config.vocabulary:
+        raise ValueError(
+            f"a draft with {network.config.vocabulary} tokens cannot draft for a target with "
+            f"{target.config.vocabulary}"
+        )
+    form = f"another model of {network.config.layers} layers ({network.kernel_path['linear']})"
+    return OwnCacheDraft(network, _own_cache(network, seats, cache.capacity), sampler, form)
+
+
+def exit_layers(asked: DraftConfig, layers: int) -> int:
+    """Layers that an early exit runs: as asked, or nine in ten of them."""
+    return min(asked.exit_layer or -(-9 * layers // 10), layers)
+
+
+def _check_twin(target: Llama, network: Llama) -> None:
+    if network.config != target.config or network.dtype != target.dtype:
+        raise ValueError(
+            "a draft that shares the target's keys and values is the target itself, in the same "
+            f"precision: {target.precision}, not {network.precision}"
+        )
+
+
+def draft_bytes(asked: DraftConfig, network: DraftWith, seats: int, capacity: int) -> int:
+    """Bytes that drafting takes beside the target: a network's weights, and its own cache for
+    `seats` requests of `capacity` tokens where it needs one."""
+    if network is None or asked.kind in ("none", "ngram", "exit"):
+        return 0
+    if asked.kind in SELF_BITS:
+        return network.weight_bytes
+    return network.weight_bytes + _own_plan(network, seats, capacity).nbytes
+
+
+def _own_cache(network: Llama, seats: int, capacity: int) -> KVCache:
+    plan = _own_plan(network, seats, capacity)
+    return make_cache(plan, network.config, 0, network.dtype, network.device)
+
+
+def _own_plan(network: Llama, seats: int, capacity: int) -> CachePlan:
+    """A slot for every seat, as long as the draft's context reaches."""
+    shape = network.config
+    vector = vector_bytes(shape.head_dim, 0, network.dtype.itemsize)
+    return CachePlan(
+        layout="contiguous",
+        capacity=min(capacity, shape.context),
+        slots=seats,
+        blocks=0,
+        block_size=1,
+        token_bytes=2 * shape.layers * shape.kv_heads * vector,
+    )
