@@ -94,7 +94,8 @@ class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `kind`: none; ngram looks up runs of up to `ngram` tokens in the request's own text; self8 and
     self4 are the model itself in fewer bits, exit its first `exit_layer` layers (0: nine in ten),
-    all on the target's keys and values; model is another model of the same tokenizer. `adaptive`:
+    all on the target's keys and values; trained is a head made for this model, model another model
+    of the same tokenizer. `adaptive`:
     on or off, drafts as long as the last ones were worth.
     """
 

@@ -8,12 +8,13 @@ throughput counts the tokens that were really given over the time they took.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
 from engine.machine import Ceilings
 from engine.roofline import FLOOR_SLACK, PHASES, MetricError, Phase, phase_floor
-from engine.trial import LoadSample, PhaseWork, RunSample
+from engine.trial import DraftSample, LoadSample, PhaseWork, RunSample
 
 
 def ttft(sample: RunSample) -> float:
@@ -24,22 +25,48 @@ def ttft(sample: RunSample) -> float:
 def tpot(sample: RunSample) -> float:
     """Mean over requests of (end-to-end - TTFT) / (n - 1), in seconds a token.
 
-    Every request of a run ends with its last step, so end-to-end is the run's wall time. A request
-    that had its first token while others still prefilled pays for that wait here.
+    Without a draft every request of a run ends with its last step, so end-to-end is the run's wall
+    time. A request that had its first token while others still prefilled pays for that wait here.
 
     Raises:
         MetricError: fewer than two output tokens: there is no gap to time.
     """
     if sample.output_tokens < 2:
         raise MetricError(f"TPOT needs at least 2 output tokens, not {sample.output_tokens}")
-    return (sample.wall_seconds - ttft(sample)) / (sample.output_tokens - 1)
+    ended = fmean(sample.finished) if sample.finished else sample.wall_seconds
+    return (ended - ttft(sample)) / (sample.output_tokens - 1)
 
 
-def inter_token_latencies(sample: RunSample, request: int) -> tuple[tuple[float, int], ...]:
-    """The gaps a request's reader sees, each with the tokens that ended it (one a step here)."""
-    before = sample.wall_seconds - sample.decode_seconds - sample.ttft[request]
-    first, *rest = sample.step_seconds
-    return ((first + before, 1), *((gap, 1) for gap in rest))
+def inter_token_latencies(sample: RunSample, request: int) -> tuple[tuple[float, float], ...]:
+    """The gaps a request's reader sees, each with the tokens that ended it: one, and what stood of
+    a draft. A step that gave it none is part of the next gap."""
+    gap = sample.wall_seconds - sample.decode_seconds - sample.ttft[request]
+    given = sample.given[request] if sample.given else (1,) * len(sample.step_seconds)
+    found: list[tuple[float, float]] = []
+    for seconds, tokens in zip(sample.step_seconds, given, strict=True):
+        gap += seconds
+        if tokens:
+            found.append((gap, tokens))
+            gap = 0.0
+    return tuple(found)
+
+
+def acceptance_rate(sample: RunSample) -> float:
+    """Accepted over drafted tokens: 0 where nothing was drafted."""
+    draft = sample.draft
+    return draft.accepted / draft.drafted if draft is not None and draft.drafted else 0.0
+
+
+def acceptance_length(sample: RunSample) -> float:
+    """Mean tokens a decode step gives a request: 1 + accepted / steps, bare ones among them."""
+    if sample.draft is None:
+        return 1.0
+    return 1 + sample.draft.accepted / max(sample.draft.steps + sample.draft.bare, 1)
+
+
+def draft_share(sample: RunSample) -> float:
+    """Share of the decode phase that went into drafting."""
+    return sample.draft.draft_seconds / sample.decode_seconds if sample.draft is not None else 0.0
 
 
 def decode_throughput(sample: RunSample) -> float:
@@ -105,7 +132,7 @@ def check_sample(sample: RunSample, tolerance: float = 1e-6) -> None:
         (sample.batch >= 1 and sample.prompt_tokens >= 1, "a run has requests and prompts"),
         (sample.output_tokens >= 2, "a run gives each request at least 2 tokens"),
         (len(sample.ttft) == sample.batch, "one TTFT a request"),
-        (len(steps) == sample.output_tokens - 1, "one decode step a token after the first"),
+        (_given_adds_up(sample), "one decode step a token after the first, or a draft's more"),
         (all(math.isfinite(value) and value > 0 for value in durations), "durations are positive"),
         (sample.other_seconds >= -tolerance, "no phase claims more than there was"),
         (abs(total - wall) <= tolerance, "wall = prefill + decode + other"),
@@ -122,3 +149,45 @@ def check_sample(sample: RunSample, tolerance: float = 1e-6) -> None:
     for holds, identity in checks:
         if not holds:
             raise MetricError(f"a run breaks an identity: {identity}")
+    if sample.draft is not None:
+        _check_draft(sample, sample.draft, tolerance)
+
+
+def _given_adds_up(sample: RunSample, slack: float = 1e-6) -> bool:
+    """Whether the steps gave each request its tokens after the first."""
+    later = sample.output_tokens - 1
+    if not sample.given:
+        return len(sample.step_seconds) == later
+    return len(sample.given) == sample.batch and all(
+        len(tokens) == len(sample.step_seconds) and abs(sum(tokens) - later) <= slack
+        for tokens in sample.given
+    )
+
+
+def _check_draft(sample: RunSample, draft: DraftSample, tolerance: float) -> None:
+    """Raises MetricError where what is said of drafts cannot be true."""
+    spent = draft.draft_seconds + draft.verify_seconds
+    offered, stood = draft.offered, draft.stood
+    checks = (
+        (bool(sample.given) and len(sample.finished) == sample.batch, "a draft tells what it gave"),
+        (
+            all(0 < end <= sample.wall_seconds + tolerance for end in sample.finished),
+            "requests end within the run",
+        ),
+        (
+            spent <= sample.decode_seconds + tolerance,
+            "drafting and verifying are of decode",
+        ),
+        (len(offered) == len(stood), "places that stood were offered"),
+        (
+            all(a >= b for a, b in zip(offered, stood, strict=False)),
+            "places that stood were offered",
+        ),
+        (
+            all(b <= a for a, b in pairwise(stood)) and all(b <= a for a, b in pairwise(offered)),
+            "a place stands only after those before it",
+        ),
+    )
+    for holds, identity in checks:
+        if not holds:
+            raise MetricError(f"a drafted run breaks an identity: {identity}")

@@ -55,14 +55,43 @@ class TrialSpec(_Value, frozen=True):
     ladder: tuple[int, ...] = ()
 
 
+class DraftSample(_Value, frozen=True):
+    """What became of drafts in one run.
+
+    `steps` are verifications of a request that had a draft, `bare` decode steps of one that had
+    none. Place i of a draft was offered `offered[i]` times and stood `stood[i]` times. Of the
+    seconds of decode steps `draft_seconds` went into drafting and `verify_seconds` into the
+    target's passes; the rest is bookkeeping.
+    """
+
+    steps: int
+    bare: int
+    offered: tuple[int, ...]
+    stood: tuple[int, ...]
+    draft_seconds: float
+    verify_seconds: float
+
+    @property
+    def drafted(self) -> int:
+        return sum(self.offered)
+
+    @property
+    def accepted(self) -> int:
+        return sum(self.stood)
+
+
 class RunSample(_Value, frozen=True):
     """One timed run of a build: `batch` requests started together, output length fixed.
 
     `ttft` holds one entry a request (start of the run to its first token). `step_seconds` are the
-    decode steps, each giving `batch` tokens, so a request's ITL list is `step_seconds`.
-    `prefill_seconds` covers every request's prompt; `other_seconds` is what neither phase claims
-    (tokenising, sampling set-up). Wall = prefill + sum(steps) + other. `peak_live_tokens` are the
-    most tokens whose keys and values the cache held at once (0: not counted).
+    decode steps. `prefill_seconds` covers every request's prompt; `other_seconds` is what neither
+    phase claims (tokenising, sampling set-up). Wall = prefill + sum(steps) + other.
+    `peak_live_tokens` are the most tokens whose keys and values the cache held at once (0: not
+    counted).
+
+    Where nobody drafts, each step gives every request a token, and all end with the last step.
+    Where somebody does, `given` holds for each request the tokens of every step (a mean over the
+    episodes of a timed unit), `finished` when each had its last, and `draft` what became of drafts.
     """
 
     batch: int
@@ -75,6 +104,9 @@ class RunSample(_Value, frozen=True):
     wall_seconds: float
     output_digest: str
     peak_live_tokens: int = 0
+    given: tuple[tuple[float, ...], ...] = ()
+    finished: tuple[float, ...] = ()
+    draft: DraftSample | None = None
 
     @property
     def decode_seconds(self) -> float:

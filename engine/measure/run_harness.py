@@ -85,7 +85,12 @@ class RunHarness(Harness):
     def _episode(self, prompts: Prompts) -> Episode:
         with self._running():
             return run_episode(
-                self.engine, prompts, self.config.workload.output, self._clock, self._on_step
+                self.engine,
+                prompts,
+                self.config.workload.output,
+                self._clock,
+                self._on_step,
+                self.config.draft.most,
             )
 
     def _on_step(self, phase: Phase, number: int) -> None:

@@ -14,6 +14,7 @@ from engine.load import RequestKind
 from engine.load_metrics import check_load
 from engine.measure.timing import (
     Clock,
+    OnPart,
     Phase,
     StepSeen,
     TimedEngine,
@@ -67,7 +68,7 @@ class Counters(Protocol):
 class ServingEngine(TimedEngine, Protocol):
     """The part of `engine.run.engine.Engine` that a load needs."""
 
-    def step(self) -> ServedStep: ...
+    def step(self, on_part: OnPart = ...) -> ServedStep: ...
 
     @property
     def reserved_tokens(self) -> int: ...

@@ -11,19 +11,26 @@ import gc
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal, Protocol
 
+import msgspec
+
+from engine.measure.drafted import DraftWatch, merge_drafts
 from engine.run_metrics import check_sample
 from engine.schedule.sequence import SamplingParams
+from engine.speculate.speculator import DraftTally, Verified
 from engine.trial import RunSample
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds."""
 
 Phase = Literal["prefill", "decode"]
+OnPart = Callable[[str], None]
+"""Called within a decode step that drafts with the part that has just ended: "draft", "verify"."""
 Prompts = Sequence[Sequence[int]]
 
 TIMED_UNIT_SECONDS = 0.05
@@ -44,6 +51,9 @@ class StepSeen(Protocol):
     @property
     def tokens(self) -> Mapping[int, tuple[int, ...]]: ...
 
+    @property
+    def drafts(self) -> Mapping[int, Verified]: ...
+
 
 class TimedEngine(Protocol):
     """The part of `engine.run.engine.Engine` that a run needs."""
@@ -59,7 +69,7 @@ class TimedEngine(Protocol):
 
     def add_request(self, prompt_ids: Sequence[int], params: SamplingParams) -> int: ...
 
-    def step(self) -> StepSeen: ...
+    def step(self, on_part: OnPart = ...) -> StepSeen: ...
 
     def reset(self) -> None: ...
 
@@ -123,11 +133,13 @@ def run_episode(
     output_tokens: int,
     clock: Clock = system_clock,
     on_step: OnStep | None = None,
+    draft_length: int = 0,
 ) -> Episode:
     """Start every prompt together, run to the last token, and time each step.
 
     The output length is fixed (end-of-text is ignored) and greedy. The run starts when the first
     request is handed in and ends with the last step. `other_seconds` is what lies between steps.
+    Where the build drafts, `draft_length` tokens at the most, what became of it is told as well.
 
     Raises:
         OutputFault: a request did not get exactly `output_tokens` tokens.
@@ -137,20 +149,25 @@ def run_episode(
     engine.reset()
     outputs: dict[int, list[int]] = {}
     first_token: dict[int, int] = {}
+    last_token: dict[int, int] = {}
     spent: dict[Phase, list[int]] = {"prefill": [], "decode": []}
     with collector_off():
         start = clock()
         for prompt in prompts:
             outputs[engine.add_request(prompt, params)] = []
+        drafts = DraftWatch(clock, DraftTally(draft_length), {one: [] for one in outputs})
         ended = start
         while engine.has_work:
-            began = clock()
-            seen = engine.step()
+            began = drafts.since = clock()
+            seen = engine.step(drafts.on_part)
             ended = clock()
             spent[seen.phase].append(ended - began)
             for request, tokens in seen.tokens.items():
                 first_token.setdefault(request, ended)
+                last_token[request] = ended
                 outputs[request].extend(tokens)
+            if draft_length and seen.phase == "decode":
+                drafts.saw(seen)
             if on_step is not None:
                 on_step(seen.phase, len(spent[seen.phase]))
     given = tuple(tuple(tokens) for tokens in outputs.values())
@@ -169,6 +186,13 @@ def run_episode(
         output_digest=output_digest(given),
         peak_live_tokens=engine.most_held_tokens,
     )
+    if draft_length:
+        sample = msgspec.structs.replace(
+            sample,
+            given=tuple(tuple(map(float, counts)) for counts in drafts.given.values()),
+            finished=tuple((last_token[request] - start) / 1e9 for request in outputs),
+            draft=drafts.sample(),
+        )
     check_sample(sample)
     return Episode(sample, tuple(tuple(prompt) for prompt in prompts), given)
 
@@ -196,7 +220,8 @@ def episodes_for(seconds: float) -> int:
 def merge(episodes: Sequence[Episode]) -> RunSample:
     """The mean episode of a timed unit: every duration averaged place by place, so sums hold.
 
-    All episodes are of one build, hence of one shape; the digest covers all their outputs.
+    All episodes are of one build, hence of one shape; where drafts make some need fewer steps, what
+    an episode has no step for counts as nothing. The digest covers all their outputs.
     """
     if len(episodes) == 1:
         return episodes[0].sample
@@ -206,19 +231,23 @@ def merge(episodes: Sequence[Episode]) -> RunSample:
     def mean(values: Iterator[float]) -> float:
         return sum(values) / count
 
+    def columns(rows: Iterable[Sequence[float]]) -> tuple[float, ...]:
+        return tuple(sum(column) / count for column in zip_longest(*rows, fillvalue=0.0))
+
     return RunSample(
         batch=runs[0].batch,
         prompt_tokens=runs[0].prompt_tokens,
         output_tokens=runs[0].output_tokens,
-        ttft=tuple(sum(column) / count for column in zip(*(r.ttft for r in runs), strict=True)),
+        ttft=columns(run.ttft for run in runs),
         prefill_seconds=mean(run.prefill_seconds for run in runs),
-        step_seconds=tuple(
-            sum(column) / count for column in zip(*(r.step_seconds for r in runs), strict=True)
-        ),
+        step_seconds=columns(run.step_seconds for run in runs),
         other_seconds=mean(run.other_seconds for run in runs),
         wall_seconds=mean(run.wall_seconds for run in runs),
         output_digest=output_digest([tokens for e in episodes for tokens in e.outputs]),
         peak_live_tokens=max(run.peak_live_tokens for run in runs),
+        given=tuple(columns(rows) for rows in zip(*(run.given for run in runs), strict=True)),
+        finished=columns(run.finished for run in runs),
+        draft=merge_drafts([run.draft for run in runs if run.draft is not None]),
     )
 
 

@@ -264,6 +264,9 @@ class Engine:
         if len(rows) < len(ids):
             ids, logits, greedy = tuple(ids[row] for row in rows), logits[rows], greedy[rows]
         drawn = self._sampler.sample(ids, logits, greedy)
+        if self._speculator is not None:
+            for row, one in zip(rows, ids, strict=True):
+                self._speculator.proposer.hear(one, scores.hidden[row])
         return {one: (token,) for one, token in zip(ids, drawn, strict=True)}
 
     def _verify(
@@ -273,11 +276,13 @@ class Engine:
         rejected leaves the cache."""
         said: dict[int, tuple[int, ...]] = {}
         verified: dict[int, Verified] = {}
-        logits = scores.logits.split_with_sizes(scores.counts)
-        greedy = scores.greedy.split_with_sizes(scores.counts)
-        for one, ours, best in zip(scores.sequence_ids, logits, greedy, strict=True):
+        assert self._speculator is not None
+        rows = (scores.logits, scores.greedy, scores.hidden)
+        parts = zip(*(one.split_with_sizes(scores.counts) for one in rows), strict=True)
+        for one, (logits, greedy, hidden) in zip(scores.sequence_ids, parts, strict=True):
             draft = drafts.get(one, NOTHING)
-            outcome = self._sampler.verify(one, draft, ours, best)
+            outcome = self._sampler.verify(one, draft, logits, greedy)
+            self._speculator.proposer.hear(one, hidden[outcome.accepted])
             said[one] = (*draft.tokens[: outcome.accepted], outcome.token)
             self._cache.rewind(one, self._cache.length(one) - len(draft.tokens) + outcome.accepted)
             if draft.tokens:

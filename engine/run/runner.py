@@ -20,12 +20,14 @@ class NonFiniteLogits(ArithmeticError):
 
 @dataclass(frozen=True)
 class Scores:
-    """`logits` [R, V] float32 and `greedy` [R], their arg max. Sequence b has the `counts[b]` rows
-    after those before it: its last, or in a pass that verifies drafts all."""
+    """`logits` [R, V] float32 and `greedy` [R], their arg max; `hidden` [R, H], the residual rows
+    that they were made of. Sequence b has the `counts[b]` rows after those before it: its last, or
+    in a pass that verifies drafts all."""
 
     sequence_ids: tuple[int, ...]
     logits: Tensor
     greedy: Tensor
+    hidden: Tensor
     counts: tuple[int, ...]
 
 
@@ -46,26 +48,31 @@ class Runner:
         """
         batch = self.layout.of_plan(plan)
         verifies = any(piece.drafted for piece in plan.pieces)
-        logits = self.all_logits(batch) if verifies else self.last_logits(batch)
+        hidden = self.hidden(batch) if verifies else self.last_hidden(batch)
+        logits = self.model.logits(hidden)
         best, greedy = logits.max(dim=-1)  # NaN wins a maximum: finite here is finite everywhere
         counts = batch.counts if verifies else (1,) * len(batch.sequence_ids)
         if not bool(torch.isfinite(best).all()):
             raise NonFiniteLogits(_explain(self.model, batch, best, counts))
-        return Scores(batch.sequence_ids, logits, greedy, counts)
+        return Scores(batch.sequence_ids, logits, greedy, hidden, counts)
 
     def last_logits(self, batch: Batch) -> Tensor:
         """Scores [B, V] after each sequence's last row: the head, a fifth of the weights here,
         multiplies no other."""
-        hidden = self.model.forward(batch.input_ids, batch.positions, batch.context)
-        if hidden.shape[0] > len(batch.sequence_ids):
-            hidden = hidden[batch.last_rows]
-        return self.model.logits(hidden)
+        return self.model.logits(self.last_hidden(batch))
 
     def all_logits(self, batch: Batch) -> Tensor:
         """Scores [T, V] after every row."""
-        return self.model.logits(
-            self.model.forward(batch.input_ids, batch.positions, batch.context)
-        )
+        return self.model.logits(self.hidden(batch))
+
+    def last_hidden(self, batch: Batch) -> Tensor:
+        """The residual stream [B, H] after each sequence's last row."""
+        hidden = self.hidden(batch)
+        return hidden[batch.last_rows] if hidden.shape[0] > len(batch.sequence_ids) else hidden
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """The residual stream [T, H] after every row."""
+        return self.model.forward(batch.input_ids, batch.positions, batch.context)
 
 
 def _explain(model: Llama, batch: Batch, best: Tensor, counts: tuple[int, ...]) -> str:

@@ -48,5 +48,9 @@ class Proposer(ABC):
         """A draft for each of the requests, which lie in the target's cache up to, and without,
         the last token they said. That cache is left as it was found."""
 
+    def hear(self, request: int, hidden: Tensor) -> None:  # noqa: B027 - most do not listen
+        """The target's residual row [H] after the token before the request's last: what the last
+        was drawn from."""
+
     def close(self, request: int) -> None:  # noqa: B027 - most keep nothing
         """`request` has ended, or was put back: forget what was kept for it."""

@@ -10,12 +10,14 @@ from engine.kv_format import vector_bytes
 from engine.model.llama import Llama
 from engine.run.sampler import Sampler
 from engine.speculate.draft import Proposer
+from engine.speculate.head import DraftHead
 from engine.speculate.ngram import NgramDraft
 from engine.speculate.own_cache import OwnCacheDraft
 from engine.speculate.shared import SharedCacheDraft
+from engine.speculate.trained import TrainedDraft
 
-DraftWith = Llama | None
-"""The network that drafts, where it is not the target itself: in fewer bits, or another."""
+DraftWith = Llama | DraftHead | None
+"""What drafts, where it is not the target itself: that in fewer bits, another model, or a head."""
 
 SELF_BITS = {"self8": 8, "self4": 4}
 
@@ -41,8 +43,12 @@ def make_proposer(
         layers = exit_layers(asked, target.config.layers)
         form = f"the first {layers} of {target.config.layers} layers"
         return SharedCacheDraft(target.first_layers(layers), cache, sampler, form)
-    if network is None:
-        raise ValueError(f"draft.kind={asked.kind} drafts with a network, and none was given")
+    if network is None or isinstance(network, DraftHead) != (asked.kind == "trained"):
+        given = "none" if network is None else type(network).__name__
+        raise ValueError(f"draft.kind={asked.kind} drafts with a network; {given} was given")
+    if isinstance(network, DraftHead):
+        form = f"trained head of {network.shape.inner}, {len(network.words):,} words"
+        return TrainedDraft(network, target.config.vocabulary, sampler, form)
     if asked.kind in SELF_BITS:
         _check_twin(target, network)
         form = f"itself at {SELF_BITS[asked.kind]} bits ({network.kernel_path['linear']})"
@@ -74,6 +80,8 @@ def draft_bytes(asked: DraftConfig, network: DraftWith, seats: int, capacity: in
     `seats` requests of `capacity` tokens where it needs one."""
     if network is None or asked.kind in ("none", "ngram", "exit"):
         return 0
+    if isinstance(network, DraftHead):
+        return network.nbytes
     if asked.kind in SELF_BITS:
         return network.weight_bytes
     return network.weight_bytes + _own_plan(network, seats, capacity).nbytes

@@ -80,7 +80,7 @@ class ScriptedServer:
     def has_work(self) -> bool:
         return bool(self.line or self.live)
 
-    def step(self) -> StepOutput:
+    def step(self, on_part: object = None) -> StepOutput:
         self.steps += 1
         if self.flood_at == self.steps:
             raise BudgetExceeded(Flood(self.ledger(), 900, 500, len(self.live), 4, 3))

@@ -110,7 +110,7 @@ class FakeEngine:
     def has_work(self) -> bool:
         return any(count < self.limit for count in self.given.values())
 
-    def step(self) -> SimpleNamespace:
+    def step(self, on_part: object = None) -> SimpleNamespace:
         stage, batch = self.stage, len(self.prompts)
         stage.steps += 1
         first = not self.prefilled
@@ -128,7 +128,7 @@ class FakeEngine:
             self.given[request] += 1
         if stage.drop_token_in_run == len(stage.runs) and first:
             tokens.popitem()
-        return SimpleNamespace(phase="prefill" if first else "decode", tokens=tokens)
+        return SimpleNamespace(phase="prefill" if first else "decode", tokens=tokens, drafts={})
 
     def allocated(self) -> dict[str, int]:
         return price(self.config, self.model, packed_head=False).parts

@@ -21,6 +21,7 @@ from engine.measure.timing import (
 )
 from engine.metrics import check_sample, tpot
 from engine.schedule.sequence import SamplingParams
+from engine.speculate.speculator import Verified
 
 
 @dataclass
@@ -75,21 +76,21 @@ class ScriptedEngine:
         limit = 0 if self.params is None else self.params.max_tokens
         return any(len(tokens) < limit for tokens in self.requests.values()) and self.steps < 500
 
-    def step(self) -> SimpleNamespace:
+    def step(self, on_part: object = None) -> SimpleNamespace:
         self.steps += 1
         self.collected_while_timed |= gc.isenabled()
         if self.waiting:
             self.clock.pass_ms(self.prefill_ms)
             number = self.waiting.pop(0)
             self.requests[number].append(7)
-            return SimpleNamespace(phase="prefill", tokens={number: (7,)})
+            return SimpleNamespace(phase="prefill", tokens={number: (7,)}, drafts={})
         self.clock.pass_ms(self.decode_ms)
         given = dict.fromkeys(self.requests, (8,))
         for tokens in self.requests.values():
             tokens.append(8)
         if self.drop_token_at == self.steps:
             given.popitem()
-        return SimpleNamespace(phase="decode", tokens=given)
+        return SimpleNamespace(phase="decode", tokens=given, drafts={})
 
     def reset(self) -> None:
         self.resets += 1
@@ -223,3 +224,68 @@ def test_an_episode_keeps_what_was_asked_and_given() -> None:
     episode = run_episode(ScriptedEngine(clock), [(5, 6)], 2, clock)
     assert isinstance(episode, Episode)
     assert episode.prompts == ((5, 6),) and episode.outputs == ((7, 8),)
+
+
+@dataclass
+class DraftingEngine(ScriptedEngine):
+    """Drafts two tokens a step for every request: 3 ms, and 8 ms to verify them. In turn both
+    stand, none does, and one does."""
+
+    def step(self, on_part: Callable[[str], None] = lambda _: None) -> SimpleNamespace:
+        if self.waiting:
+            return super().step()
+        assert self.params is not None
+        self.clock.pass_ms(3.0)
+        on_part("draft")
+        self.clock.pass_ms(8.0)
+        on_part("verify")
+        self.clock.pass_ms(1.0)
+        given, drafts = {}, {}
+        for place, (number, tokens) in enumerate(self.requests.items()):
+            left = self.params.max_tokens - len(tokens)
+            if left == 0:
+                continue
+            drafted = min(2, left - 1)
+            accepted = min((2, 0, 1)[(self.steps + place) % 3], drafted)
+            tokens.extend([8] * (accepted + 1))
+            given[number] = (8,) * (accepted + 1)
+            if drafted:
+                drafts[number] = Verified((8,) * drafted, accepted)
+        self.steps += 1
+        return SimpleNamespace(phase="decode", tokens=given, drafts=drafts)
+
+
+def test_a_drafted_run_tells_its_parts_and_what_became_of_its_drafts() -> None:
+    clock = FakeClock()
+    episode = run_episode(DraftingEngine(clock), [[1], [2]], 8, clock, draft_length=2)
+    sample = episode.sample
+    assert sample.draft is not None and all(len(tokens) == 8 for tokens in episode.outputs)
+    # Two prefills, so the turns begin with "one stands" for the first and "both" for the second;
+    # the last token of each has no room for a draft.
+    assert sample.given == ((2, 3, 1, 1), (3, 1, 2, 1))
+    assert (sample.draft.steps, sample.draft.bare) == (6, 2)
+    assert (sample.draft.offered, sample.draft.stood) == ((6, 5), (4, 2))
+    steps = len(sample.step_seconds)
+    assert sample.step_seconds == pytest.approx((0.012,) * steps)
+    assert sample.draft.draft_seconds == pytest.approx(0.003 * steps)
+    assert sample.draft.verify_seconds == pytest.approx(0.008 * steps)
+    assert max(sample.finished) == pytest.approx(sample.wall_seconds)
+
+
+def test_drafted_runs_of_unequal_steps_are_merged_so_that_sums_hold() -> None:
+    clock = FakeClock()
+    engine = DraftingEngine(clock)
+    episodes = [
+        run_episode(engine, [[1]], 6, clock, draft_length=2),
+        run_episode(engine, [[1]], 6, clock, draft_length=2),
+        run_episode(engine, [[1]], 6, clock, draft_length=2),
+    ]
+    merged = merge(episodes)
+    check_sample(merged)
+    counts = {len(episode.sample.step_seconds) for episode in episodes}
+    assert len(counts) > 1 and len(merged.step_seconds) == max(counts)
+    walls = [episode.sample.wall_seconds for episode in episodes]
+    assert merged.wall_seconds == pytest.approx(sum(walls) / 3)
+    assert merged.draft is not None
+    drafted = [e.sample.draft.drafted for e in episodes if e.sample.draft is not None]
+    assert merged.draft.drafted == sum(drafted)

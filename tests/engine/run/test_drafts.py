@@ -17,7 +17,8 @@ from engine.cache_plan import BudgetError
 from engine.config import DraftConfig, EngineConfig
 from engine.model.llama import Llama
 from engine.run.engine import Engine, SamplingParams, StepOutput
-from engine.speculate.make import draft_bytes
+from engine.speculate.head import DraftHead, HeadShape
+from engine.speculate.make import DraftWith, draft_bytes
 
 Prompt = Callable[..., list[int]]
 MakeModel = Callable[..., Llama]
@@ -36,8 +37,20 @@ def shaken(by: float) -> Callable[[dict[str, Tensor]], None]:
     return shake
 
 
+def random_head(model: Llama) -> DraftHead:
+    """A head that was trained on nothing, and says every third word only."""
+    shape = HeadShape(model.config.hidden, 24, 4)
+    generator = torch.Generator().manual_seed(5)
+    tensors = {
+        name: torch.randn(size, generator=generator) * 0.2
+        for name, size in shape.tensors(0).items()
+        if name != "words"
+    }
+    return DraftHead(shape, tensors | {"words": torch.arange(0, 96, 3)}, model)
+
+
 @pytest.fixture(scope="module")
-def networks(make_model: MakeModel) -> dict[str, Llama | None]:
+def networks(model: Llama, make_model: MakeModel) -> dict[str, DraftWith]:
     """By kind of draft: near twins draft well, a stranger hardly ever right."""
     return {
         "ngram": None,
@@ -45,10 +58,11 @@ def networks(make_model: MakeModel) -> dict[str, Llama | None]:
         "self8": make_model(spoil=shaken(0.002)),
         "self4": make_model(spoil=shaken(0.1)),
         "model": make_model(layers=1, hidden=16, intermediate=24),
+        "trained": random_head(model),
     }
 
 
-KINDS = ("ngram", "exit", "self8", "self4", "model")
+KINDS = ("ngram", "exit", "self8", "self4", "model", "trained")
 
 
 def drafting(config: EngineConfig, kind: str, length: int = 4, **more: Any) -> EngineConfig:
@@ -84,7 +98,7 @@ def watched(engine: Engine) -> tuple[dict[int, list[int]], list[StepOutput]]:
 )
 def test_the_words_are_those_without_a_draft(
     model: Llama,
-    networks: dict[str, Llama | None],
+    networks: dict[str, DraftWith],
     prompt: Prompt,
     kind: str,
     build: dict[str, Any],
@@ -113,7 +127,7 @@ def test_the_words_are_those_without_a_draft(
 
 
 def test_a_good_draft_stands_and_saves_passes(
-    model: Llama, networks: dict[str, Llama | None], prompt: Prompt
+    model: Llama, networks: dict[str, DraftWith], prompt: Prompt
 ) -> None:
     config = configure(prompt=30, output=40)
     engine = Engine(model, drafting(config, "self8"), draft=networks["self8"])
@@ -161,7 +175,7 @@ def test_what_was_rejected_is_not_found_by_others(model: Llama, prompt: Prompt) 
 
 @pytest.mark.parametrize("kind", ["ngram", "self4", "model"])
 def test_requests_put_back_for_want_of_room_say_the_same(
-    model: Llama, networks: dict[str, Llama | None], prompt: Prompt, kind: str
+    model: Llama, networks: dict[str, DraftWith], prompt: Prompt, kind: str
 ) -> None:
     config = configure(batch=4, prompt=20, output=20, layout="paged", block=4)
     drafts = drafting(config, kind)
@@ -208,7 +222,7 @@ def test_an_adaptive_draft_shortens_where_it_fails_and_grows_where_it_stands(
 
 
 def test_sampled_requests_draw_their_drafts_from_their_own_stream(
-    model: Llama, networks: dict[str, Llama | None], prompt: Prompt
+    model: Llama, networks: dict[str, DraftWith], prompt: Prompt
 ) -> None:
     """The same seed says the same, alone or in company."""
     params = SamplingParams(max_tokens=16, temperature=0.8, top_p=0.9, seed=3, ignore_eos=True)
@@ -225,7 +239,7 @@ def test_sampled_requests_draw_their_drafts_from_their_own_stream(
 
 
 def test_what_drafts_takes_its_room_in_the_vessel(
-    model: Llama, networks: dict[str, Llama | None], prompt: Prompt
+    model: Llama, networks: dict[str, DraftWith], prompt: Prompt
 ) -> None:
     """Weights of a second network, and of a stranger two slots of 50 tokens: k and v of 1 layer,
     2 heads of 8 numbers."""
@@ -234,7 +248,7 @@ def test_what_drafts_takes_its_room_in_the_vessel(
         network = networks[kind]
         engine = Engine(model, drafting(config, kind), draft=network)
         told = engine.allocated().get("draft", 0)
-        assert told == own + (network.weight_bytes if network is not None else 0)
+        assert told == own + (network.weight_bytes if isinstance(network, Llama) else 0)
         assert engine.ledger().parts.get("draft", 0) == told
     with pytest.raises(BudgetError):
         Engine(model, squeezed(model, drafting(config, "self4"), 1), draft=networks["self4"])
@@ -253,7 +267,7 @@ def test_what_drafts_takes_its_room_in_the_vessel(
 )
 def test_any_load_comes_to_its_end_under_any_draft(
     model: Llama,
-    networks: dict[str, Llama | None],
+    networks: dict[str, DraftWith],
     shapes: list[tuple[int, int]],
     kind: str,
     length: int,
@@ -276,7 +290,7 @@ def test_any_load_comes_to_its_end_under_any_draft(
 
 def test_a_network_that_does_not_fit_is_refused(model: Llama, make_model: MakeModel) -> None:
     config = configure()
-    with pytest.raises(ValueError, match="none was given"):
+    with pytest.raises(ValueError, match="network; none was given"):
         Engine(model, drafting(config, "self4"))
     with pytest.raises(ValueError, match="the target itself"):
         Engine(model, drafting(config, "self4"), draft=make_model(layers=1))

@@ -1,0 +1,86 @@
+"""What is measured of a drafted run: two requests, worked by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.run_metrics import (
+    MetricError,
+    acceptance_length,
+    acceptance_rate,
+    check_sample,
+    decode_throughput,
+    draft_share,
+    inter_token_latencies,
+    tpot,
+)
+from engine.trial import DraftSample, RunSample
+
+DRAFT = DraftSample(
+    steps=4, bare=1, offered=(4, 3, 2), stood=(3, 1, 1), draft_seconds=0.5, verify_seconds=2.0
+)
+"""Nine drafted, five of them stood; five steps of a request in all."""
+
+RUN = RunSample(
+    batch=2,
+    prompt_tokens=10,
+    output_tokens=6,
+    ttft=(0.4, 0.8),
+    prefill_seconds=1.0,
+    step_seconds=(1.0, 1.0, 1.0),
+    other_seconds=0.0,
+    wall_seconds=4.0,
+    output_digest="00",
+    given=((3, 2, 0), (1, 0, 4)),
+    finished=(3.0, 4.0),
+    draft=DRAFT,
+)
+"""Prefill until 1.0; the first request has its six tokens at 3.0, the second at 4.0."""
+
+
+def changed(**parts: Any) -> RunSample:
+    return msgspec.structs.replace(RUN, **parts)
+
+
+def test_time_a_token_ends_with_each_requests_own_last() -> None:
+    check_sample(RUN)
+    assert tpot(RUN) == pytest.approx(((3.0 - 0.4) / 5 + (4.0 - 0.8) / 5) / 2)
+    assert decode_throughput(RUN) == pytest.approx(2 * 5 / 3)
+
+
+def test_gaps_carry_the_tokens_that_ended_them() -> None:
+    """A step that gives a request nothing is part of its next gap."""
+    assert inter_token_latencies(RUN, 0) == (pytest.approx((1.6, 3)), pytest.approx((1.0, 2)))
+    assert inter_token_latencies(RUN, 1) == (pytest.approx((1.2, 1)), pytest.approx((2.0, 4)))
+    plain = changed(given=(), finished=(), draft=None, output_tokens=4)
+    assert [tokens for _, tokens in inter_token_latencies(plain, 0)] == [1, 1, 1]
+
+
+def test_rates_of_a_draft() -> None:
+    assert acceptance_rate(RUN) == pytest.approx(5 / 9)
+    assert acceptance_length(RUN) == pytest.approx(1 + 5 / 5)
+    assert draft_share(RUN) == pytest.approx(0.5 / 3)
+    plain = changed(given=(), finished=(), draft=None, output_tokens=4)
+    assert (acceptance_rate(plain), acceptance_length(plain), draft_share(plain)) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "identity"),
+    [
+        ({"given": ((3, 2, 0), (1, 0, 3))}, "a draft's more"),
+        ({"given": ((3, 2, 0),)}, "a draft's more"),
+        ({"given": ((5, 0), (5, 0))}, "a draft's more"),
+        ({"finished": (3.0,)}, "tells what it gave"),
+        ({"finished": (3.0, 4.5)}, "end within the run"),
+        ({"draft": msgspec.structs.replace(DRAFT, draft_seconds=1.5)}, "are of decode"),
+        ({"draft": msgspec.structs.replace(DRAFT, stood=(3, 1))}, "stood were offered"),
+        ({"draft": msgspec.structs.replace(DRAFT, stood=(5, 1, 1))}, "stood were offered"),
+        ({"draft": msgspec.structs.replace(DRAFT, stood=(1, 2, 1))}, "only after those before"),
+    ],
+)
+def test_a_drafted_run_that_cannot_be_true_is_refused(parts: dict[str, Any], identity: str) -> None:
+    with pytest.raises(MetricError, match=identity):
+        check_sample(changed(**parts))
