@@ -32,6 +32,8 @@ class HistoryScreen(InHallScreen):
         Binding("down", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
         Binding("pagedown,space", "scroll(10)", show=False),
+        Binding("home", "scroll(-9999)", show=False),
+        Binding("end", "scroll(9999)", show=False),
     ]
     DEFAULT_CSS: ClassVar[str] = """
     HistoryScreen VerticalScroll { height: 1fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }

@@ -49,6 +49,8 @@ class VerdictScreen(InHallScreen):
         Binding("down,j", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
         Binding("pagedown,space", "scroll(10)", show=False),
+        Binding("home", "scroll(-9999)", show=False),
+        Binding("end", "scroll(9999)", show=False),
     ]
     DEFAULT_CSS: ClassVar[str] = """
     VerdictScreen HallPiece { height: 1fr; }

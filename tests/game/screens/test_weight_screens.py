@@ -158,6 +158,10 @@ async def test_details_scroll_and_leave_the_word_and_the_keys_where_they_are(
         lines = grid(walk.app)
         assert any("record" in line for line in lines) and "+ PASS" in lines[1]
         assert "scroll" in lines[-1] and "What the weights became" not in text_of(walk.app)
+        await walk.press("home")
+        assert "What the weights became" in text_of(walk.app)
+        await walk.press("end")
+        assert any("record" in line for line in grid(walk.app))
         await walk.press("d", "d")
         assert "What the weights became" in text_of(walk.app), "they open at their beginning"
 
