@@ -53,15 +53,17 @@ def inter_token_latencies(sample: RunSample, request: int) -> tuple[tuple[float,
 
 def acceptance_rate(sample: RunSample) -> float:
     """Accepted over drafted tokens: 0 where nothing was drafted."""
-    draft = sample.draft
-    return draft.accepted / draft.drafted if draft is not None and draft.drafted else 0.0
+    if sample.draft is None or not sample.draft.counters.drafted:
+        return 0.0
+    return sample.draft.counters.accepted / sample.draft.counters.drafted
 
 
 def acceptance_length(sample: RunSample) -> float:
     """Mean tokens a decode step gives a request: 1 + accepted / steps, bare ones among them."""
     if sample.draft is None:
         return 1.0
-    return 1 + sample.draft.accepted / max(sample.draft.steps + sample.draft.bare, 1)
+    counted = sample.draft.counters
+    return 1 + counted.accepted / max(counted.steps + counted.bare, 1)
 
 
 def draft_share(sample: RunSample) -> float:
@@ -167,7 +169,7 @@ def _given_adds_up(sample: RunSample, slack: float = 1e-6) -> bool:
 def _check_draft(sample: RunSample, draft: DraftSample, tolerance: float) -> None:
     """Raises MetricError where what is said of drafts cannot be true."""
     spent = draft.draft_seconds + draft.verify_seconds
-    offered, stood = draft.offered, draft.stood
+    offered, stood = draft.counters.offered, draft.counters.stood
     checks = (
         (bool(sample.given) and len(sample.finished) == sample.batch, "a draft tells what it gave"),
         (

@@ -55,21 +55,17 @@ class TrialSpec(_Value, frozen=True):
     ladder: tuple[int, ...] = ()
 
 
-class DraftSample(_Value, frozen=True):
-    """What became of drafts in one run.
+class DraftCounters(_Value, frozen=True):
+    """What became of drafts, summed over requests.
 
     `steps` are verifications of a request that had a draft, `bare` decode steps of one that had
-    none. Place i of a draft was offered `offered[i]` times and stood `stood[i]` times. Of the
-    seconds of decode steps `draft_seconds` went into drafting and `verify_seconds` into the
-    target's passes; the rest is bookkeeping.
+    none. Place i of a draft was offered `offered[i]` times and stood `stood[i]` times.
     """
 
-    steps: int
-    bare: int
-    offered: tuple[int, ...]
-    stood: tuple[int, ...]
-    draft_seconds: float
-    verify_seconds: float
+    steps: int = 0
+    bare: int = 0
+    offered: tuple[int, ...] = ()
+    stood: tuple[int, ...] = ()
 
     @property
     def drafted(self) -> int:
@@ -78,6 +74,15 @@ class DraftSample(_Value, frozen=True):
     @property
     def accepted(self) -> int:
         return sum(self.stood)
+
+
+class DraftSample(_Value, frozen=True):
+    """Drafts in one run: what became of them, and of the seconds of its decode steps those that
+    went into drafting and into the target's passes; the rest is bookkeeping."""
+
+    counters: DraftCounters
+    draft_seconds: float
+    verify_seconds: float
 
 
 class RunSample(_Value, frozen=True):

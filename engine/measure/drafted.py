@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.speculate.speculator import DraftTally, Verified
-from engine.trial import DraftSample
+from engine.trial import DraftCounters, DraftSample
 
 
 class DraftedStep(Protocol):
@@ -47,12 +47,8 @@ class DraftWatch:
                 self.tally.bare += 1
 
     def sample(self) -> DraftSample:
-        told = self.tally.counters()
         return DraftSample(
-            steps=told.steps,
-            bare=told.bare,
-            offered=told.offered,
-            stood=told.stood,
+            counters=self.tally.counters(),
             draft_seconds=self.spent["draft"] / 1e9,
             verify_seconds=self.spent["verify"] / 1e9,
         )
@@ -62,11 +58,15 @@ def merge_drafts(drafts: Sequence[DraftSample]) -> DraftSample | None:
     """Counts added up, seconds as a mean."""
     if not drafts:
         return None
+    told = [draft.counters for draft in drafts]
+    counters = DraftCounters(
+        steps=sum(one.steps for one in told),
+        bare=sum(one.bare for one in told),
+        offered=tuple(map(sum, zip(*(one.offered for one in told), strict=True))),
+        stood=tuple(map(sum, zip(*(one.stood for one in told), strict=True))),
+    )
     return DraftSample(
-        steps=sum(draft.steps for draft in drafts),
-        bare=sum(draft.bare for draft in drafts),
-        offered=tuple(map(sum, zip(*(draft.offered for draft in drafts), strict=True))),
-        stood=tuple(map(sum, zip(*(draft.stood for draft in drafts), strict=True))),
+        counters=counters,
         draft_seconds=sum(draft.draft_seconds for draft in drafts) / len(drafts),
         verify_seconds=sum(draft.verify_seconds for draft in drafts) / len(drafts),
     )

@@ -27,8 +27,8 @@ from engine.schedule.scheduler import NoRoom, Scheduler
 from engine.schedule.sequence import Finish, SamplingParams, Sequence
 from engine.speculate.draft import NOTHING, Draft
 from engine.speculate.make import DraftWith, draft_bytes, make_proposer
-from engine.speculate.speculator import DraftCounters, Speculator, Verified
-from engine.trial import Flood, Ledger
+from engine.speculate.speculator import Speculator, Verified
+from engine.trial import DraftCounters, Flood, Ledger
 
 OnPart = Callable[[str], None]
 """Called within a step with the part that has just ended: "draft", "verify"."""

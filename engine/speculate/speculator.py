@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from engine.run.sampler import Sampler
 from engine.schedule.plan import Piece, Plan
 from engine.speculate.draft import Asked, Draft, Proposer
+from engine.trial import DraftCounters
 
 MORE, LESS = 2, 1
 """An adaptive draft grows by so much where all of it stood, and shrinks where some fell: the rule
@@ -24,28 +25,6 @@ class Verified:
 
     tokens: tuple[int, ...]
     accepted: int
-
-
-@dataclass(frozen=True)
-class DraftCounters:
-    """Sums over requests since `Engine.reset()`.
-
-    `steps` are verifications of a request that had a draft, `bare` decode steps of one that had
-    none. Place i was drafted `offered[i]` times and stood `stood[i]` times.
-    """
-
-    steps: int = 0
-    bare: int = 0
-    offered: tuple[int, ...] = ()
-    stood: tuple[int, ...] = ()
-
-    @property
-    def drafted(self) -> int:
-        return sum(self.offered)
-
-    @property
-    def accepted(self) -> int:
-        return sum(self.stood)
 
 
 @dataclass

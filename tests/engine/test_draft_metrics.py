@@ -17,11 +17,10 @@ from engine.run_metrics import (
     inter_token_latencies,
     tpot,
 )
-from engine.trial import DraftSample, RunSample
+from engine.trial import DraftCounters, DraftSample, RunSample
 
-DRAFT = DraftSample(
-    steps=4, bare=1, offered=(4, 3, 2), stood=(3, 1, 1), draft_seconds=0.5, verify_seconds=2.0
-)
+COUNTED = DraftCounters(steps=4, bare=1, offered=(4, 3, 2), stood=(3, 1, 1))
+DRAFT = DraftSample(COUNTED, draft_seconds=0.5, verify_seconds=2.0)
 """Nine drafted, five of them stood; five steps of a request in all."""
 
 RUN = RunSample(
@@ -39,6 +38,10 @@ RUN = RunSample(
     draft=DRAFT,
 )
 """Prefill until 1.0; the first request has its six tokens at 3.0, the second at 4.0."""
+
+
+def stood(*places: int) -> DraftSample:
+    return msgspec.structs.replace(DRAFT, counters=msgspec.structs.replace(COUNTED, stood=places))
 
 
 def changed(**parts: Any) -> RunSample:
@@ -76,9 +79,9 @@ def test_rates_of_a_draft() -> None:
         ({"finished": (3.0,)}, "tells what it gave"),
         ({"finished": (3.0, 4.5)}, "end within the run"),
         ({"draft": msgspec.structs.replace(DRAFT, draft_seconds=1.5)}, "are of decode"),
-        ({"draft": msgspec.structs.replace(DRAFT, stood=(3, 1))}, "stood were offered"),
-        ({"draft": msgspec.structs.replace(DRAFT, stood=(5, 1, 1))}, "stood were offered"),
-        ({"draft": msgspec.structs.replace(DRAFT, stood=(1, 2, 1))}, "only after those before"),
+        ({"draft": stood(3, 1)}, "stood were offered"),
+        ({"draft": stood(5, 1, 1)}, "stood were offered"),
+        ({"draft": stood(1, 2, 1)}, "only after those before"),
     ],
 )
 def test_a_drafted_run_that_cannot_be_true_is_refused(parts: dict[str, Any], identity: str) -> None:

@@ -22,6 +22,7 @@ from engine.measure.timing import (
 from engine.metrics import check_sample, tpot
 from engine.schedule.sequence import SamplingParams
 from engine.speculate.speculator import Verified
+from engine.trial import DraftCounters
 
 
 @dataclass
@@ -263,8 +264,7 @@ def test_a_drafted_run_tells_its_parts_and_what_became_of_its_drafts() -> None:
     # Two prefills, so the turns begin with "one stands" for the first and "both" for the second;
     # the last token of each has no room for a draft.
     assert sample.given == ((2, 3, 1, 1), (3, 1, 2, 1))
-    assert (sample.draft.steps, sample.draft.bare) == (6, 2)
-    assert (sample.draft.offered, sample.draft.stood) == ((6, 5), (4, 2))
+    assert sample.draft.counters == DraftCounters(6, 2, offered=(6, 5), stood=(4, 2))
     steps = len(sample.step_seconds)
     assert sample.step_seconds == pytest.approx((0.012,) * steps)
     assert sample.draft.draft_seconds == pytest.approx(0.003 * steps)
@@ -287,5 +287,5 @@ def test_drafted_runs_of_unequal_steps_are_merged_so_that_sums_hold() -> None:
     walls = [episode.sample.wall_seconds for episode in episodes]
     assert merged.wall_seconds == pytest.approx(sum(walls) / 3)
     assert merged.draft is not None
-    drafted = [e.sample.draft.drafted for e in episodes if e.sample.draft is not None]
-    assert merged.draft.drafted == sum(drafted)
+    drafts = [e.sample.draft for e in episodes if e.sample.draft is not None]
+    assert merged.draft.counters.drafted == sum(draft.counters.drafted for draft in drafts)
