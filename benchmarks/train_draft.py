@@ -1,6 +1,6 @@
 """Trains the draft that ships with the default model, on what `draft_text.py` gathered.
 
-    python benchmarks/train_draft.py FOLDER [--steps 9000] [--minutes 110] [--out FILE]
+    python benchmarks/train_draft.py FOLDER [--steps 4500] [--minutes 75] [--out FILE]
 
 The network is `engine.speculate.head`. From each of the target's rows it foretells four tokens in a
 row, fed the target's own: the loss is the divergence from the target's distribution over the usual
@@ -38,7 +38,7 @@ WORDS = 8192
 SEGMENT = 48
 """Neighbouring positions that learn together: each row's distribution then serves four steps."""
 
-SEGMENTS = 32
+SEGMENTS = 12
 WEIGHTS = (1.0, 0.8, 0.65, 0.5)
 """Of the steps in the loss: a later token counts only where the earlier ones stood."""
 
@@ -149,8 +149,8 @@ def rate(step: int, steps: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=9000)
-    parser.add_argument("--minutes", type=float, default=110.0)
+    parser.add_argument("--steps", type=int, default=4500)
+    parser.add_argument("--minutes", type=float, default=75.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -181,7 +181,7 @@ def main() -> None:
             optimiser.step()
             step += 1
             if step % 100 == 0 or step == options.steps:
-                told = {"step": step, "loss": float(loss), "equal": equal}
+                told = {"step": step, "loss": float(loss.detach()), "equal": equal}
                 told |= look(network, target, unseen)
                 told["seconds"] = round(time.monotonic() - began, 1)
                 with log.open("a", encoding="utf-8") as file:
