@@ -14,7 +14,6 @@ from engine.load import RequestKind
 from engine.load_metrics import check_load
 from engine.measure.timing import (
     Clock,
-    OnPart,
     Phase,
     StepSeen,
     TimedEngine,
@@ -23,6 +22,7 @@ from engine.measure.timing import (
     output_digest,
     system_clock,
 )
+from engine.run.outputs import OnPart
 from engine.schedule.sequence import SamplingParams
 from engine.trial import LoadSample, RequestSample
 

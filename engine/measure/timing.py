@@ -20,6 +20,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from engine.measure.drafted import DraftWatch, merge_drafts
+from engine.run.outputs import OnPart
 from engine.run_metrics import check_sample
 from engine.schedule.sequence import SamplingParams
 from engine.speculate.speculator import DraftTally, Verified
@@ -29,8 +30,6 @@ Clock = Callable[[], int]
 """Monotonic nanoseconds."""
 
 Phase = Literal["prefill", "decode"]
-OnPart = Callable[[str], None]
-"""Called within a decode step that drafts with the part that has just ended: "draft", "verify"."""
 Prompts = Sequence[Sequence[int]]
 
 TIMED_UNIT_SECONDS = 0.05

@@ -121,8 +121,8 @@ def _peak_of(runner: Runner, phase: Phase, starts: Sequence[int], counts: Sequen
         with ActivationPeak() as mode:
             runs = [[0] * counts[sequence] for sequence in admitted]
             batch = runner.layout.of_tokens(phase, tuple(admitted), runs)
-            scores = runner.last_logits if phase == "prefill" else runner.all_logits
-            scores(batch).max(dim=-1)
+            hidden = runner.last_hidden(batch) if phase == "prefill" else runner.hidden(batch)
+            runner.model.logits(hidden).max(dim=-1)
     finally:
         for sequence in admitted:
             cache.free(sequence)

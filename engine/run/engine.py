@@ -6,7 +6,7 @@ in one phase; whoever wants to time a phase times its steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from types import MappingProxyType
 
@@ -19,7 +19,7 @@ from engine.run.attention_path import attention_path
 from engine.run.budget import BudgetExceeded, make_flood
 from engine.run.holdings import Holdings
 from engine.run.made_for import check_made_for
-from engine.run.outputs import EngineCounters, StepOutput, Tally
+from engine.run.outputs import EngineCounters, OnPart, StepOutput, Tally
 from engine.run.runner import Runner, Scores
 from engine.run.sampler import Sampler
 from engine.schedule.plan import Plan
@@ -29,9 +29,6 @@ from engine.speculate.draft import NOTHING, Draft
 from engine.speculate.make import DraftWith, draft_bytes, make_proposer
 from engine.speculate.speculator import Speculator, Verified
 from engine.trial import DraftCounters, Flood, Ledger
-
-OnPart = Callable[[str], None]
-"""Called within a step with the part that has just ended: "draft", "verify"."""
 
 __all__ = ["BudgetExceeded", "Engine", "EngineCounters", "SamplingParams", "StepOutput"]
 
@@ -141,10 +138,11 @@ class Engine:
             raise BudgetExceeded(self._flood(lack.tokens)) from None
         self._tally.planned(plan)
         drafts: Mapping[int, Draft] = {}
-        if self._speculator is not None and plan.phase == "decode":
+        speculator = self._speculator if plan.phase == "decode" else None
+        if speculator is not None:
             for request in plan.preempted:
-                self._speculator.close(request)
-            plan, drafts = self._speculator.draft(plan)
+                speculator.close(request)
+            plan, drafts = speculator.draft(plan)
             on_part("draft")
         try:
             scores = self._runner.run(plan)
@@ -152,11 +150,11 @@ class Engine:
             for piece in plan.pieces:
                 self._drop(piece.sequence.id, spoiled=True)
             raise
-        if self._speculator is not None and plan.phase == "decode":
+        if speculator is not None:
             on_part("verify")
         self._most_held = max(self._most_held, self._cache.held_tokens)
-        if any(piece.drafted for piece in plan.pieces):
-            return self._postprocess(plan, *self._verify(plan, scores, drafts))
+        if speculator is not None and any(piece.drafted for piece in plan.pieces):
+            return self._postprocess(plan, *self._verify(speculator, scores, drafts))
         return self._postprocess(plan, self._draw(plan, scores), {})
 
     @property
@@ -270,19 +268,18 @@ class Engine:
         return {one: (token,) for one, token in zip(ids, drawn, strict=True)}
 
     def _verify(
-        self, plan: Plan, scores: Scores, drafts: Mapping[int, Draft]
+        self, speculator: Speculator, scores: Scores, drafts: Mapping[int, Draft]
     ) -> tuple[dict[int, tuple[int, ...]], dict[int, Verified]]:
         """The tokens that stand of each sequence's draft, with the one that follows them; what was
         rejected leaves the cache."""
         said: dict[int, tuple[int, ...]] = {}
         verified: dict[int, Verified] = {}
-        assert self._speculator is not None
         rows = (scores.logits, scores.greedy, scores.hidden)
         parts = zip(*(one.split_with_sizes(scores.counts) for one in rows), strict=True)
         for one, (logits, greedy, hidden) in zip(scores.sequence_ids, parts, strict=True):
             draft = drafts.get(one, NOTHING)
             outcome = self._sampler.verify(one, draft, logits, greedy)
-            self._speculator.proposer.hear(one, hidden[outcome.accepted])
+            speculator.proposer.hear(one, hidden[outcome.accepted])
             said[one] = (*draft.tokens[: outcome.accepted], outcome.token)
             self._cache.rewind(one, self._cache.length(one) - len(draft.tokens) + outcome.accepted)
             if draft.tokens:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from engine.schedule.plan import Phase, Plan
 from engine.schedule.sequence import Finish
 from engine.speculate.speculator import Verified
+
+OnPart = Callable[[str], None]
+"""Called within a step with the part that has just ended: "draft", "verify"."""
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 _NO_DRAFTS: Mapping[int, Verified] = MappingProxyType({})

@@ -61,10 +61,6 @@ class Runner:
         multiplies no other."""
         return self.model.logits(self.last_hidden(batch))
 
-    def all_logits(self, batch: Batch) -> Tensor:
-        """Scores [T, V] after every row."""
-        return self.model.logits(self.hidden(batch))
-
     def last_hidden(self, batch: Batch) -> Tensor:
         """The residual stream [B, H] after each sequence's last row."""
         hidden = self.hidden(batch)

@@ -16,8 +16,8 @@ from engine.cache.kv_cache import KVCache
 from engine.model.llama import Llama
 from engine.run.batch import Layout
 from engine.run.sampler import Sampler
-from engine.speculate.draft import NOTHING, Asked, Draft, Proposer
-from engine.speculate.shared import Sketch
+from engine.speculate.draft import Asked, Draft, Proposer
+from engine.speculate.sketch import Sketch, sketch_out
 
 
 class OwnCacheDraft(Proposer):
@@ -38,16 +38,14 @@ class OwnCacheDraft(Proposer):
 
     @torch.inference_mode()
     def propose(self, asked: Sequence[Asked]) -> Mapping[int, Draft]:
-        runs = {one.id: run for one in asked if (run := self._unseen(one)) is not None}
-        sketches = [Sketch(one, one.request.output_ids[-1]) for one in asked if one.id in runs]
-        sketches.sort(key=lambda sketch: self._cache.slot(sketch.id))
-        while growing := [sketch for sketch in sketches if sketch.wants_more]:
-            scores = self._after([sketch.id for sketch in growing], runs)
-            for sketch, row in zip(growing, scores, strict=True):
-                sketch.add(row, self._sampler)
-            runs = {sketch.id: [sketch.last] for sketch in growing}
-        drafts = {sketch.id: sketch.draft for sketch in sketches}
-        return {one.id: drafts.get(one.id, NOTHING) for one in asked}
+        unseen = {one.id: run for one in asked if (run := self._unseen(one)) is not None}
+
+        def after(sketches: Sequence[Sketch]) -> Tensor:
+            """The first time all that was not seen, then the last token alone."""
+            return self._after([(one.id, unseen.pop(one.id, [one.last])) for one in sketches])
+
+        heard = [one for one in asked if one.id in unseen]
+        return sketch_out(heard, self._cache, self._sampler, after)
 
     def close(self, request: int) -> None:
         if self._held.pop(request, None) is not None:
@@ -76,10 +74,11 @@ class OwnCacheDraft(Proposer):
         del held[common:]
         return said[common:]
 
-    def _after(self, ids: Sequence[int], runs: Mapping[int, Sequence[int]]) -> Tensor:
+    def _after(self, runs: Sequence[tuple[int, Sequence[int]]]) -> Tensor:
         """Scores [B, V] after each request's run of tokens."""
-        batch = self._layout.of_tokens("decode", tuple(ids), [runs[one] for one in ids])
-        for one in ids:
-            self._held[one].extend(runs[one])
+        ids, tokens = tuple(one for one, _ in runs), [run for _, run in runs]
+        batch = self._layout.of_tokens("decode", ids, tokens)
+        for one, run in runs:
+            self._held[one].extend(run)
         hidden = self._network.forward(batch.input_ids, batch.positions, batch.context)
         return self._network.logits(hidden[batch.last_rows])

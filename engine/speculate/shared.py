@@ -18,37 +18,7 @@ from engine.model.llama import Llama
 from engine.run.batch import Layout
 from engine.run.sampler import Sampler
 from engine.speculate.draft import Asked, Draft, Proposer
-
-
-class Sketch:
-    """One request's draft as it grows."""
-
-    def __init__(self, asked: Asked, last: int) -> None:
-        self.id = asked.id
-        self.tokens: list[int] = []
-        self.last = last
-        self._most = asked.most
-        self._proposed: list[Tensor] = []
-
-    @property
-    def wants_more(self) -> bool:
-        return len(self.tokens) < self._most
-
-    def add(self, scores: Tensor, sampler: Sampler) -> None:
-        """The token that `scores` [V] foretell, drawn as the request draws; scores that are no
-        numbers foretell none, and end the draft."""
-        if not bool(torch.isfinite(scores.max())):
-            self._most = len(self.tokens)
-            return
-        self.last, chances = sampler.choose(self.id, scores)
-        self.tokens.append(self.last)
-        if chances is not None:
-            self._proposed.append(chances)
-
-    @property
-    def draft(self) -> Draft:
-        proposed = torch.stack(self._proposed) if self._proposed else None
-        return Draft(tuple(self.tokens), proposed)
+from engine.speculate.sketch import Sketch, sketch_out
 
 
 class SharedCacheDraft(Proposer):
@@ -72,17 +42,12 @@ class SharedCacheDraft(Proposer):
     @torch.inference_mode()
     def propose(self, asked: Sequence[Asked]) -> Mapping[int, Draft]:
         cache = self._cache
-        sketches = [Sketch(one, one.request.output_ids[-1]) for one in asked]
-        sketches.sort(key=lambda sketch: cache.slot(sketch.id))
-        ends = {sketch.id: cache.length(sketch.id) for sketch in sketches}
+        ends = {one.id: cache.length(one.id) for one in asked}
         try:
-            while growing := [sketch for sketch in sketches if sketch.wants_more]:
-                for sketch, scores in zip(growing, self._next(growing), strict=True):
-                    sketch.add(scores, self._sampler)
+            return sketch_out(asked, cache, self._sampler, self._next)
         finally:
             for request, end in ends.items():
                 cache.rewind(request, end, spoiled=True)
-        return {sketch.id: sketch.draft for sketch in sketches}
 
     def _next(self, sketches: Sequence[Sketch]) -> Tensor:
         """Scores [B, V] after each one's last token."""

@@ -7,7 +7,7 @@ and what became of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from engine.run.sampler import Sampler
 from engine.schedule.plan import Piece, Plan
@@ -27,18 +27,12 @@ class Verified:
     accepted: int
 
 
-@dataclass
 class DraftTally:
-    """Adds up what became of drafts of at most `length` tokens."""
+    """Adds up what became of drafts of at most `length` tokens; see `DraftCounters`."""
 
-    length: int
-    steps: int = 0
-    bare: int = 0
-    offered: list[int] = field(default_factory=list)
-    stood: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.offered, self.stood = [0] * self.length, [0] * self.length
+    def __init__(self, length: int) -> None:
+        self.steps = self.bare = 0
+        self.offered, self.stood = [0] * length, [0] * length
 
     def add(self, verified: Verified) -> None:
         self.steps += 1

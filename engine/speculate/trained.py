@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from engine.run.sampler import Sampler
-from engine.speculate.draft import NOTHING, Asked, Draft, Proposer
+from engine.speculate.draft import Asked, Draft, Proposer
 from engine.speculate.head import DraftHead
-from engine.speculate.shared import Sketch
+from engine.speculate.sketch import Sketch
 
 
 class TrainedDraft(Proposer):
@@ -38,7 +38,7 @@ class TrainedDraft(Proposer):
         known = [one for one in asked if one.id in self._heard]
         if not known:
             return {}
-        sketches = [Sketch(one, one.request.output_ids[-1]) for one in known]
+        sketches = [Sketch(one) for one in known]
         rows = list(range(len(sketches)))
         state = self._head.begin(torch.stack([self._heard[one.id] for one in known]))
         while rows:
@@ -49,8 +49,7 @@ class TrainedDraft(Proposer):
             left = [place for place, row in enumerate(rows) if sketches[row].wants_more]
             if len(left) < len(rows):
                 state, rows = state[left], [rows[place] for place in left]
-        drafts = {sketch.id: sketch.draft for sketch in sketches}
-        return {one.id: drafts.get(one.id, NOTHING) for one in asked}
+        return {sketch.id: sketch.draft for sketch in sketches}
 
     def close(self, request: int) -> None:
         self._heard.pop(request, None)
