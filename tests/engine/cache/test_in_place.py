@@ -43,6 +43,33 @@ def test_rows_of_any_lengths_attend_together(layout: str, window: int | None) ->
     assert isinstance(span, InPlaceSpan) and span.rows == len(rows)
 
 
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("layout", ["contiguous", "paged"])
+def test_rows_of_a_draft_come_out_as_each_would_alone(layout: str, window: int | None) -> None:
+    """Four rows of every sequence in one pass, to the last bit what each gives in a pass of its
+    own; a cache that is not read in place goes by sequence as before."""
+    cache = filled(slots() if layout == "contiguous" else make_cache(4, sharing=True))
+    ids, count = range(len(TEXTS)), 4
+    starts = [cache.length(sequence) - min(count, cache.length(sequence)) for sequence in ids]
+    counts = [cache.length(sequence) - start for sequence, start in zip(ids, starts, strict=True)]
+    query = torch.randn(sum(counts), 2 * KV_HEADS, WIDTH)
+    (span,) = cache.spans(ids, starts, counts, window, torch.float32, by_row=True)
+    assert isinstance(span, InPlaceSpan) and span.rows == sum(counts) > len(counts)
+    together = span.attend(0, query)
+    row = 0
+    for sequence, start, rows in zip(ids, starts, counts, strict=True):
+        for place in range(rows):
+            (one,) = cache.spans([sequence], [start + place], [1], window, torch.float32)
+            assert torch.equal(one.attend(0, query[row : row + 1])[0], together[row])
+            row += 1
+    narrow = slots(bits=8)
+    narrow.admit(0, (1, 2, 3), 9)
+    narrow.append([0], [[1, 2, 3]])
+    assert not isinstance(
+        narrow.spans([0], [0], [3], window, torch.float32, by_row=True)[0], InPlaceSpan
+    )
+
+
 def test_a_row_of_prefill_beside_longer_ones_goes_its_own_way() -> None:
     cache = slots()
     for sequence, text in enumerate(TEXTS):
