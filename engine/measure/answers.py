@@ -36,6 +36,9 @@ CACHE_BYTES = 320 << 20
 OnSaid = Callable[[int], None]
 """Called after every pass with the requests that have finished; raises to stop."""
 
+Enough = Callable[[int, Sequence[int]], bool]
+"""(index of a prompt, its answer so far in tokens) -> whether the rest need not be said."""
+
 
 def greedy(
     model: Llama,
@@ -44,9 +47,11 @@ def greedy(
     tokens: int,
     eos_ids: frozenset[int],
     on_said: OnSaid = lambda _: None,
+    enough: Enough = lambda *_: False,
 ) -> list[tuple[int, ...]]:
     """The build's most likely answers to `prompts`, each of at most `tokens`, the end token left
-    out. As many run at once as fit CACHE_BYTES; what all begin with is computed once.
+    out; one is broken off where it is `enough`. As many run at once as fit CACHE_BYTES; what all
+    begin with is computed once.
 
     Of `config` its weights, precision, threads and the width of its cache count. What it says of
     load and memory is of its trial: the questions have their own.
@@ -61,14 +66,19 @@ def greedy(
     engine = Engine(model, _questioning(model, config, prompts, tokens), eos_ids=eos_ids)
     params = SamplingParams(max_tokens=tokens)
     said: dict[int, list[int]] = {}
+    index: dict[int, int] = {}
     finished = 0
     for stretch in (prompts[:1], prompts[1:]):  # the first leaves its beginning to the others
         for prompt in stretch:
-            said[engine.add_request(prompt, params)] = []
+            request = engine.add_request(prompt, params)
+            said[request], index[request] = [], len(index)
         while engine.has_work:
             step = engine.step()
             for request, given in step.tokens.items():
                 said[request].extend(token for token in given if token not in eos_ids)
+                if request not in step.finished and enough(index[request], said[request]):
+                    engine.abort(request)
+                    finished += 1
             finished += len(step.finished)
             on_said(finished)
     return [tuple(answer) for answer in said.values()]

@@ -6,7 +6,8 @@ could not count against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from engine.config import EngineConfig, RunConfig
 from engine.measure import answers, probes
@@ -18,8 +19,6 @@ from engine.model.llama import Llama
 from engine.quality_report import Answer, Probes
 
 Prompts = list[list[int]]
-Say = Callable[[Prompts, int, str], list[tuple[int, ...]]]
-"""(prompts in tokens, tokens of an answer, phase) -> answers in tokens."""
 
 NOTHING = Spoken(asked="", marks=(), answers=())
 """Of a model that cannot be asked: its template refuses questions, or its context is too short."""
@@ -38,12 +37,10 @@ def full_spoken(shelf: Shelf, threads: int, desk: Reporter) -> Spoken:
     if framed is None:
         return Spoken(name, NOTHING.marks, NOTHING.answers)
     questions, prompts = framed
-    say = _speaker(
-        shelf, shelf.llama("float32"), EngineConfig(run=RunConfig("float32", threads)), desk
-    )
-    replies = say(questions, probes.TOKENS, "probes")
-    marks = probes.marks(shelf.tokenizer, asked, replies)
-    return Spoken(name, marks, tuple(say(prompts, answers.TOKENS, "answers")))
+    plain = EngineConfig(run=RunConfig("float32", threads))
+    speaker = _Speaker(shelf, shelf.llama("float32"), plain, desk)
+    marks = speaker.marks(asked, questions)
+    return Spoken(name, marks, tuple(speaker.answers(prompts)))
 
 
 def build_spoken(
@@ -59,24 +56,46 @@ def build_spoken(
     if framed is None:
         return None, ()
     questions, prompts = framed
-    say = _speaker(shelf, model, config, desk)
-    replies = say(questions, probes.TOKENS, "probes")
-    marks = probes.marks(shelf.tokenizer, known, replies)
-    words = say(prompts, answers.TOKENS, "answers")
+    speaker = _Speaker(shelf, model, config, desk)
+    marks = speaker.marks(known, questions)
+    words = speaker.answers(prompts)
     side_by_side = answers.side_by_side(shelf.tokenizer, full.answers, words)
     return probes.tally(full.marks, marks), side_by_side
 
 
-def _speaker(shelf: Shelf, model: Llama, config: EngineConfig, desk: Reporter) -> Say:
-    def say(prompts: Prompts, tokens: int, phase: str) -> list[tuple[int, ...]]:
-        desk.progress(phase, 0, max(len(prompts), 1))
+@dataclass(frozen=True)
+class _Speaker:
+    """A build that is asked, and where it is told how far it has come."""
+
+    shelf: Shelf
+    model: Llama
+    config: EngineConfig
+    desk: Reporter
+
+    def marks(self, asked: Sequence[Question], prompts: Prompts) -> tuple[bool, ...]:
+        """Of each question whether it is answered; no reply goes on once it is."""
+        tokenizer = self.shelf.tokenizer
+        replies = self._say(
+            prompts,
+            probes.TOKENS,
+            "probes",
+            lambda index, reply: probes.settled(tokenizer, asked[index], reply),
+        )
+        return probes.marks(tokenizer, asked, replies)
+
+    def answers(self, prompts: Prompts) -> list[tuple[int, ...]]:
+        return self._say(prompts, answers.TOKENS, "answers", lambda *_: False)
+
+    def _say(
+        self, prompts: Prompts, tokens: int, phase: str, enough: answers.Enough
+    ) -> list[tuple[int, ...]]:
+        self.desk.progress(phase, 0, max(len(prompts), 1))
 
         def said(finished: int) -> None:
-            desk.progress(phase, finished, len(prompts))
+            self.desk.progress(phase, finished, len(prompts))
 
-        return answers.greedy(model, config, prompts, tokens, shelf.tokenizer.eos_ids, said)
-
-    return say
+        ends = self.shelf.tokenizer.eos_ids
+        return answers.greedy(self.model, self.config, prompts, tokens, ends, said, enough)
 
 
 def _framed(shelf: Shelf, asked: tuple[Question, ...]) -> tuple[Prompts, Prompts] | None:

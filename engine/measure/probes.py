@@ -28,6 +28,13 @@ TOKENS = 5
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
 """7,982 is one word: it does not say 7."""
 
+_OPEN = re.compile(r"(?:[^\W_]|(?<=\d)[.,])+$")
+"""What may grow into another word: 7 into 70 or 7th, 7. into 7.5, car into cart; not car with a
+full stop."""
+
+HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+"""What a tokenizer shows for bytes that lack the rest of their character."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -41,7 +48,14 @@ class Question:
     def answered_by(self, reply: str) -> bool:
         """Whether an accepted answer stands in `reply` as whole words, side by side and in order;
         case and punctuation do not count."""
-        words = words_of(reply)
+        return self._among(words_of(reply))
+
+    def settled_by(self, reply: str) -> bool:
+        """Whether `reply` answers it whatever else is said: a last word that may still grow into
+        another one does not count."""
+        return self._among(words_of(_OPEN.sub("", reply.rstrip(HALF_A_CHARACTER))))
+
+    def _among(self, words: tuple[str, ...]) -> bool:
         return any(_stands_in(words_of(answer), words) for answer in self.accepted)
 
 
@@ -112,6 +126,11 @@ def marks(
         question.answered_by(tokenizer.decode(list(reply)))
         for question, reply in zip(asked, replies, strict=True)
     )
+
+
+def settled(tokenizer: ShelfTokenizer, question: Question, reply: Sequence[int]) -> bool:
+    """Whether a reply (tokens) is right whatever follows: the rest need not be asked for."""
+    return question.settled_by(tokenizer.decode(list(reply)))
 
 
 def tally(full: Sequence[bool], build: Sequence[bool]) -> Probes:

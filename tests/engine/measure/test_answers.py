@@ -71,6 +71,29 @@ def test_few_seats_give_the_same_answers_later(
     assert heard == sorted(heard) and heard[-1] == 9 and set(heard) == set(range(10))
 
 
+def test_an_answer_breaks_off_where_it_is_enough(
+    tiny_config: Configs, tiny_tensors: Tensors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each after a length of its own, and with few seats at a time, so that indices are the
+    prompts'."""
+    config = tiny_config()
+    model = Llama(config, tiny_tensors(config), "float32")
+    prompts = drawn(9)
+    whole = greedy(model, PLAIN, prompts, 6, NO_END)
+    lengths = [1, 6, 3, 9, 2, 5, 1, 4, 6]
+
+    def enough(index: int, said: Sequence[int]) -> bool:
+        assert tuple(said) == whole[index][: len(said)]
+        return len(said) == lengths[index]
+
+    for room in (answers.CACHE_BYTES, 1):
+        monkeypatch.setattr(answers, "CACHE_BYTES", room)
+        heard: list[int] = []
+        found = greedy(model, PLAIN, prompts, 6, NO_END, heard.append, enough)
+        assert found == [one[:length] for one, length in zip(whole, lengths, strict=True)]
+        assert heard == sorted(heard) and heard[-1] == 9
+
+
 def test_a_build_answers_with_its_own_weights_and_its_own_cache(
     tiny_config: Configs, tiny_tensors: Tensors
 ) -> None:
