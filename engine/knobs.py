@@ -270,6 +270,23 @@ _ALL = (
         "live",
     ),
     Knob("memory.overflow", WordDomain(("wait", "break")), "wait", "", "live"),
+    Knob(
+        "draft.kind",
+        WordDomain(("none", "ngram", "self8", "self4", "exit", "trained", "model")),
+        "none",
+        "",
+        "reload",
+    ),
+    Knob("draft.length", IntDomain(1, 32, (1, 2, 3, 4, 6, 8, 12, 16)), 4, "tokens", "live"),
+    Knob("draft.ngram", IntDomain(1, 8, (1, 2, 3, 4, 5)), 3, "tokens", "live"),
+    Knob(
+        "draft.exit_layer",
+        IntDomain(1, 1_024, (0, 6, 12, 18, 24, 27, 30), {0: "auto"}),
+        0,
+        "layers",
+        "live",
+    ),
+    Knob("draft.adaptive", WordDomain(("off", "on")), "off", "", "live"),
 )
 
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _ALL}

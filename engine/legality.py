@@ -13,6 +13,7 @@ import msgspec
 from engine.cache_plan import BudgetError, CachePlan, budget_for, megabytes
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, WeightsConfig
+from engine.drafters import NO_OTHERS, Drafters, held_bytes
 from engine.fit import fit_cache, footprint, weight_bytes
 from engine.knobs import KNOBS, KnobError
 from engine.load import LEAST_OUTPUT, LEAST_OWN
@@ -107,6 +108,20 @@ def check_weights(config: EngineConfig, model: ModelConfig) -> None:
         )
 
 
+def check_draft(config: EngineConfig, model: ModelConfig) -> None:
+    """Whether what drafts goes with the model.
+
+    Raises:
+        KnobError: it leaves after a layer that the model has not; names the nearest that can be.
+    """
+    draft = config.draft
+    if draft.kind == "exit" and draft.exit_layer > model.layers:
+        raise KnobError(
+            f"draft.exit_layer={draft.exit_layer} leaves after a layer that the model, which has "
+            f"{model.layers}, does not reach; nearest: draft.exit_layer={model.layers}"
+        )
+
+
 def _nearest_group(group: int, widths: Collection[int]) -> str:
     """Of the groups that the knob can be set to: those of odd shapes may all be too small."""
     domain, nearest = KNOBS["weights.group"].domain, nearest_group(group, widths)
@@ -154,15 +169,19 @@ class Limits:
     precisions: tuple[str, ...]
     packs: Callable[[str], bool]
     forms: Mapping[str, Collection[str]] = field(default_factory=dict)
+    drafters: Drafters = NO_OTHERS
 
     @classmethod
-    def of(cls, model: ModelConfig, capabilities: Capabilities) -> Limits:
+    def of(
+        cls, model: ModelConfig, capabilities: Capabilities, drafters: Drafters = NO_OTHERS
+    ) -> Limits:
         return cls(
             model,
             int(MACHINE_SHARE * capabilities.memory_bytes),
             tuple(word for word, why_not in capabilities.precisions.items() if not why_not),
             capabilities.packs,
             capabilities.low_bit_forms,
+            drafters,
         )
 
     def plan(self, config: EngineConfig) -> CachePlan:
@@ -181,9 +200,12 @@ class Limits:
         return self.most <= 0 or self.total(config, plan) <= self.most
 
     def _weights(self, config: EngineConfig) -> int:
+        """The target's, and what drafts beside it."""
         size, recipe = element_bytes(config.run.precision), recipe_of(config.weights, self.model)
         packed = self.packs(config.run.precision)
-        return weight_bytes(self.model, size, packed, recipe, self._forms(config))
+        forms = self._forms(config)
+        draft = held_bytes(config, self.model, self.drafters, packed, forms)
+        return weight_bytes(self.model, size, packed, recipe, forms) + draft
 
     def _forms(self, config: EngineConfig) -> Collection[str]:
         return self.forms.get(config.run.precision, ())

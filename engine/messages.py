@@ -12,6 +12,7 @@ import msgspec
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
+from engine.drafters import NO_OTHERS, Drafters
 from engine.knobs import Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
@@ -19,7 +20,7 @@ from engine.page_map import PageMap
 from engine.quantised import Histogram, LayerError
 from engine.trial import Flood, Ledger, TrialResult, TrialSpec
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
@@ -27,9 +28,11 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
 
 class Load(Command, frozen=True, tag="load"):
-    """`model` is "default", a GGUF file or a Hugging Face folder. Answer: Loaded."""
+    """`model` is "default", a GGUF file or a Hugging Face folder, and so is `draft`, another model
+    that can draft for it ("": none). Answer: Loaded."""
 
     model: str = "default"
+    draft: str = ""
 
 
 class Calibrate(Command, frozen=True, tag="calibrate"):
@@ -89,11 +92,14 @@ class Hello(Event, frozen=True, tag="hello"):
 
 
 class Loaded(Event, frozen=True, tag="loaded"):
+    """`drafters` are what can draft for the model beside itself."""
+
     model: ModelConfig
     name: str
     digest: str
     source: str
     seconds: float
+    drafters: Drafters = NO_OTHERS
 
 
 class Ready(Event, frozen=True, tag="ready"):

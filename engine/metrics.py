@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
+from engine import draft_metrics
 from engine.counted_metrics import cache_figures, memory_figures, quality_figures
+from engine.draft_report import DraftReport
 from engine.intervals import Samples
 from engine.load_metrics import (
     load_ceiling_share,
@@ -148,6 +150,12 @@ METRICS: Mapping[str, Metric] = _registry(
     Metric("probes_right", "share", "", "higher"),
     Metric("four_bit_gain", "ratio", "x", "higher"),
     Metric("breaking_bits", "word", "", "lower"),
+    Metric("acceptance_rate", "share", "", "higher"),
+    Metric("acceptance_length", "absolute", "tokens/step", "higher"),
+    Metric("draft_time_share", "share", "", "lower"),
+    Metric("break_even_length", "absolute", "tokens/step", "lower"),
+    Metric("break_even_acceptance", "share", "", "lower"),
+    Metric("lossless", "share", "", "higher"),
 )
 
 
@@ -167,6 +175,7 @@ class Evidence:
     flood: Flood | None = None
     quantised: Quantised | None = None
     ladder: Sequence[Rung] = ()
+    draft: DraftReport | None = None
 
     @classmethod
     def of(cls, result: TrialResult) -> Evidence:
@@ -183,6 +192,7 @@ class Evidence:
             flood=result.flood,
             quantised=result.quantised,
             ladder=result.ladder,
+            draft=result.draft,
         )
 
     @property
@@ -319,6 +329,12 @@ def _of_runs(evidence: Evidence, name: str) -> Samples | None:
         )
     if name in _PER_RUN:
         return Samples("median", tuple(_PER_RUN[name](run) for run in runs))
+    if name in draft_metrics.OF_A_RUN:
+        drafting = [run for run in runs if run.draft is not None]
+        return Samples("median", tuple(draft_metrics.OF_A_RUN[name](run) for run in drafting))
+    if name in _OF_DRAFTS:
+        drafted = (_OF_DRAFTS[name](pair) for pair in evidence.pairs if _drafts(pair))
+        return Samples("median", tuple(value for value in drafted if value is not None))
     if name == "decode_cost_ratio":
         return Samples("median", tuple(decode_cost_ratio(run) for run in evidence.reference_runs))
     if name in _CEILING:
@@ -326,6 +342,17 @@ def _of_runs(evidence: Evidence, name: str) -> Samples | None:
         shares = (ceiling_share(run, work, ceilings, _CEILING[name]) for run in runs)
         return Samples("median", tuple(shares))
     return None
+
+
+_OF_DRAFTS: Mapping[str, Callable[[Pair], float | None]] = {
+    "break_even_length": draft_metrics.break_even_length,
+    "break_even_acceptance": draft_metrics.break_even_acceptance,
+}
+
+
+def _drafts(pair: Pair) -> bool:
+    """Whether the candidate drafts and the reference does not."""
+    return pair.candidate.draft is not None and pair.reference.draft is None
 
 
 def _of_loads(evidence: Evidence, name: str) -> Samples | None:
@@ -366,5 +393,7 @@ def _counted(evidence: Evidence, name: str) -> Samples | None:
     figures |= cache_figures(evidence.ledger, evidence.reference_memory, evidence.live_tokens)
     if evidence.quality is not None:
         figures |= quality_figures(evidence.quality)
+    if evidence.draft is not None:
+        figures |= draft_metrics.report_figures(evidence.draft)
     value = figures.get(name)
     return None if value is None else Samples("exact", (value,))

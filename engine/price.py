@@ -14,6 +14,7 @@ from engine.activations import activation_bytes
 from engine.cache_plan import CachePlan, vessel_bytes
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
+from engine.drafters import NO_OTHERS, Drafters, held_bytes
 from engine.fit import fit_cache, scratch_bytes, weight_bytes
 from engine.load import mean_load
 from engine.model.config import ModelConfig
@@ -27,7 +28,8 @@ from engine.work import decode_work, prefill_work, running
 class Price:
     """Bytes by part, as the engine's own account names them, and the work of both phases.
 
-    `prefill` is one run's whole prefill, `decode` one mean decode step of that run. `plan` is the
+    `prefill` is one run's whole prefill, `decode` one mean decode step of that run: where somebody
+    drafts, what it takes at the least, without a draft. `plan` is the
     cache, `vessel` the memory budget in bytes, None without one. `live` are the bytes of keys and
     values that the workload wants in the cache at once: where running out breaks the run it may
     pass the cache, and that is the flood.
@@ -43,20 +45,23 @@ class Price:
     plan: CachePlan
     vessel: int | None
     live: int
+    draft: int = 0
 
     @property
     def total(self) -> int:
-        return self.weights + self.kv + self.activations + self.scratch
+        return sum(self.parts.values())
 
     @property
     def parts(self) -> dict[str, int]:
-        """Keyed as `Engine.allocated()`: weights, kv, activations, scratch."""
-        return {
+        """Keyed as `Engine.allocated()`: weights, kv, activations, scratch, and draft where
+        something beside the target drafts."""
+        parts = {
             "weights": self.weights,
             "kv": self.kv,
             "activations": self.activations,
             "scratch": self.scratch,
         }
+        return parts | ({"draft": self.draft} if self.draft else {})
 
     @property
     def work(self) -> PhaseWork:
@@ -68,8 +73,9 @@ def price(
     model: ModelConfig,
     packed_head: bool = True,
     forms: Collection[str] = (),
+    drafters: Drafters = NO_OTHERS,
 ) -> Price:
-    """The cost of `config` on `model`.
+    """The cost of `config` on `model`, for which `drafters` can draft.
 
     Args:
         packed_head: the machine multiplies by a packed copy of the weights, so that a tied head is
@@ -79,12 +85,13 @@ def price(
     Raises:
         BudgetError: the vessel cannot hold one request.
         ValueError: a precision with no known width, or a group that does not divide a matrix's
-            rows.
+            rows, or a draft of a kind that there is none of.
     """
     size = element_bytes(config.run.precision)
     recipe = recipe_of(config.weights, model)
     weights = weight_bytes(model, size, packed_head, recipe, forms)
-    plan = fit_cache(config, model, weights, forms=forms)
+    draft = held_bytes(config, model, drafters, packed_head, forms)
+    plan = fit_cache(config, model, weights + draft, forms=forms)
     together = running(config, plan)
     return Price(
         weights=weights,
@@ -97,13 +104,19 @@ def price(
         plan=plan,
         vessel=vessel_bytes(config, model),
         live=live_bytes(config, plan),
+        draft=draft,
     )
 
 
-def price_on(config: EngineConfig, model: ModelConfig, machine: Capabilities) -> Price:
+def price_on(
+    config: EngineConfig,
+    model: ModelConfig,
+    machine: Capabilities,
+    drafters: Drafters = NO_OTHERS,
+) -> Price:
     """The cost of `config` in the kernel forms that `machine` has. Raises as `price`."""
     forms = machine.low_bit_forms.get(config.run.precision, ())
-    return price(config, model, machine.packs(config.run.precision), forms)
+    return price(config, model, machine.packs(config.run.precision), forms, drafters)
 
 
 def live_bytes(config: EngineConfig, plan: CachePlan) -> int:

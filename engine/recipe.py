@@ -218,16 +218,24 @@ def matrices(recipe: Recipe, model: ModelConfig) -> Iterator[Matrix]:
         yield Matrix("head", None, model.vocabulary, hidden, recipe.embedding)
 
 
-def read_bytes(recipe: Recipe, model: ModelConfig, size: int, forms: Collection[str]) -> int:
-    """Bytes of weights that one pass cannot avoid to read: every layer's matrices and the head.
+def read_bytes(
+    recipe: Recipe,
+    model: ModelConfig,
+    size: int,
+    forms: Collection[str],
+    layers: int | None = None,
+) -> int:
+    """Bytes of weights that one pass cannot avoid to read: the matrices of every layer, or of the
+    first `layers`, and the head.
 
     `size` are the run's bytes a number. Rows looked up in the embedding are not worth counting.
     """
     table = "embedding" if model.tied_head else "head"
+    most = model.layers if layers is None else layers
     return sum(
         matrix.nbytes(size, forms)
         for matrix in matrices(recipe, model)
-        if matrix.layer is not None or matrix.name == table
+        if (matrix.name == table if matrix.layer is None else matrix.layer < most)
     )
 
 

@@ -9,8 +9,16 @@ import msgspec
 from engine.cache_plan import CachePlan
 from engine.capabilities import Capabilities
 from engine.config import Build, EngineConfig, complete
+from engine.drafters import NO_OTHERS, Drafters, cost_ratio, exit_layers
 from engine.knobs import KNOBS, IntDomain, KnobError, Value
-from engine.legality import Limits, check_layout, check_lengths, check_memory, check_weights
+from engine.legality import (
+    Limits,
+    check_draft,
+    check_layout,
+    check_lengths,
+    check_memory,
+    check_weights,
+)
 from engine.load import request_count
 from engine.model.config import ModelConfig
 from engine.recipe import FULL, inner_widths, matrices, recipe_of
@@ -32,8 +40,10 @@ def resolve(
     capabilities: Capabilities,
     model: ModelConfig,
     calibrated_threads: int | None = None,
+    drafters: Drafters = NO_OTHERS,
 ) -> Resolved:
-    """Turn knob positions into the config that will run on this machine, with this model.
+    """Turn knob positions into the config that will run on this machine, with this model and what
+    can draft for it.
 
     A build whose batch does not fit its vessel is taken, as long as one request does: it waits, or
     it floods.
@@ -47,9 +57,11 @@ def resolve(
         if name in (_BY_LENGTHS, _BY_LAYOUT):
             continue
         reason = KNOBS[name].unavailable(value, capabilities, model)
+        near = _nearest_width(name, value, capabilities)
+        if name == "draft.kind" and not reason:
+            reason, near = drafters.why_not(str(value)), "; nearest: draft.kind=self4"
         if reason:
             shown = KNOBS[name].domain.show(value)
-            near = _nearest_width(name, value, capabilities)
             raise KnobError(f"{name}={shown} cannot run here: {reason}{near}")
     reasons: dict[str, str] = {}
     threads = int(positions["run.threads"])
@@ -64,11 +76,14 @@ def resolve(
     check_lengths(config, model)
     check_layout(config, model)
     check_weights(config, model)
-    plan = check_memory(config, Limits.of(model, capabilities))
+    check_draft(config, model)
+    plan = check_memory(config, Limits.of(model, capabilities, drafters))
     seats = _seats(config, plan)
     if seats is not None:
         reasons["schedule.batch"] = seats
     reasons |= weight_reasons(config, model)
+    forms = capabilities.low_bit_forms.get(config.run.precision, ())
+    reasons |= draft_reasons(config, model, drafters, forms)
     return Resolved(config=config, reasons=reasons)
 
 
@@ -118,6 +133,23 @@ def weight_reasons(config: EngineConfig, model: ModelConfig) -> dict[str, str]:
         reasons["weights.calibration"] = (
             f"{recipe.calibration} tokens cannot tell apart the {widest} inputs of the widest "
             f"matrix: {weights.method} may do worse than rounding; from {widest} on it can"
+        )
+    return reasons
+
+
+def draft_reasons(
+    config: EngineConfig, model: ModelConfig, drafters: Drafters, forms: Collection[str]
+) -> dict[str, str]:
+    """Knob name -> what of a draft was chosen automatically, does nothing, or cannot pay."""
+    draft, reasons = config.draft, dict[str, str]()
+    if draft.kind == "exit" and draft.exit_layer == 0:
+        layers = exit_layers(draft, model.layers)
+        reasons["draft.exit_layer"] = f"{layers} of {model.layers} layers: nine in ten"
+    ratio = cost_ratio(config, model, drafters, forms)
+    if ratio >= 1:
+        reasons["draft.kind"] = (
+            f"a drafted token reads {ratio:.2f} times the weights of a step of the model itself: "
+            "where bytes bind, no such draft can pay"
         )
     return reasons
 

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from engine.config import EngineConfig
+from engine.draft_report import DraftReport
 from engine.knobs import Value
 from engine.machine import Ceilings
 from engine.quality_report import Quality, Rung
@@ -323,3 +324,4 @@ class TrialResult(_Value, frozen=True):
     flood: Flood | None = None
     quantised: Quantised | None = None
     ladder: tuple[Rung, ...] = ()
+    draft: DraftReport | None = None

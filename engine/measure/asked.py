@@ -40,7 +40,7 @@ def full_spoken(shelf: Shelf, threads: int, desk: Reporter) -> Spoken:
     plain = EngineConfig(run=RunConfig("float32", threads))
     speaker = _Speaker(shelf, shelf.llama("float32"), plain, desk)
     marks = speaker.marks(asked, questions)
-    return Spoken(name, marks, tuple(speaker.answers(prompts)))
+    return Spoken(name, marks, tuple(speaker.words(prompts)))
 
 
 def build_spoken(
@@ -58,7 +58,7 @@ def build_spoken(
     questions, prompts = framed
     speaker = _Speaker(shelf, model, config, desk)
     marks = speaker.marks(known, questions)
-    words = speaker.answers(prompts)
+    words = speaker.words(prompts)
     side_by_side = answers.side_by_side(shelf.tokenizer, full.answers, words)
     return probes.tally(full.marks, marks), side_by_side
 
@@ -83,7 +83,7 @@ class _Speaker:
         )
         return probes.marks(tokenizer, asked, replies)
 
-    def answers(self, prompts: Prompts) -> list[tuple[int, ...]]:
+    def words(self, prompts: Prompts) -> list[tuple[int, ...]]:
         return self._say(prompts, answers.TOKENS, "answers", lambda *_: False)
 
     def _say(

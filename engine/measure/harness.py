@@ -79,7 +79,7 @@ class Harness(ABC):
         self.ledger: Ledger | None = None
         self._build = build
         self._clock = build.clock
-        self._desk = build.desk
+        self.desk = build.desk
         self._most_held = 0
         self._prompt_tokens = 0
         self._hit_tokens = 0
@@ -112,7 +112,7 @@ class Harness(ABC):
         request = self.engine.add_request(prompt, SamplingParams(max_tokens=SAMPLE_TOKENS))
         spoken: list[int] = []
         while self.engine.has_work:
-            self._desk.check()
+            self.desk.check()
             spoken.extend(self.engine.step().tokens.get(request, ()))
         return tokenizer.decode(spoken)
 
@@ -128,7 +128,7 @@ class Harness(ABC):
             yield
         except BudgetExceeded as error:
             self.engine.reset()
-            self._desk.flooded(self.side, error.flood)
+            self.desk.flooded(self.side, error.flood)
             raise Flooded(self.side, error.flood, str(error)) from error
 
     def _count_hits(self) -> None:
@@ -152,4 +152,4 @@ class Harness(ABC):
             self.ledger = replace(self.ledger, live_tokens=most, held_bytes=most * each)
             self._most_held = most
         if self._build.tell_memory:
-            self._desk.account(self.side, self.engine.ledger)
+            self.desk.account(self.side, self.engine.ledger)

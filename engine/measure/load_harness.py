@@ -77,10 +77,10 @@ class LoadHarness(Harness):
             return run_load(self.engine, requests, self._clock, self._on_step)
 
     def _on_step(self, phase: Phase, sequences: int, finished: int) -> None:
-        self._desk.step(phase, self.side, sequences, finished, self.rates)
+        self.desk.step(phase, self.side, sequences, finished, self.rates)
         self._watch_memory()
         if self._build.tell_memory:
-            self._desk.pages(lambda job: self._pages(job, finished))
+            self.desk.pages(lambda job: self._pages(job, finished))
 
     def _pages(self, job: int, finished: int) -> Pages:
         engine, counters = self.engine, self.engine.counters

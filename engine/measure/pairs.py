@@ -18,7 +18,7 @@ from engine.measure.workload import Workload
 from engine.metrics import Evidence, samples
 from engine.trial import LoadPair, Pair, TrialSpec
 
-_AFTERWARDS = frozenset({"kl", "top1", "perplexity_ratio"})
+_AFTERWARDS = frozenset({"kl", "top1", "perplexity_ratio", "lossless"})
 """Metrics measured after the last pair: they cannot keep a trial looking."""
 
 Order = Literal["AB", "BA"]

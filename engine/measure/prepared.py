@@ -21,9 +21,11 @@ from engine.model.llama import Llama
 from engine.price import Price, price
 from engine.quantised import Quantised
 from engine.resolve import Resolved
+from engine.speculate.make import DraftWith
 from engine.trial import MemoryAccount, TrialKind
 
-MakeEngine = Callable[[Llama, EngineConfig, frozenset[int]], BuildEngine]
+MakeEngine = Callable[[Llama, EngineConfig, frozenset[int], DraftWith], BuildEngine]
+"""(network, configuration, tokens that end an answer, what drafts beside the network)."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,14 @@ def prepare(
     desk.progress("loading", 0, 1, detail=config.run.precision)
     start = clock()
     model = shelf.llama(config.run.precision, recipe, config.weights.crossover, watch)
+    draft = shelf.drafting(config, model, watch)
     seconds = (clock() - start) / 1e9
     desk.check()
-    engine = make_engine(model, config, shelf.tokenizer.eos_ids)
-    packed = "packed" in engine.kernel_path.get("head", "")
+    engine = make_engine(model, config, shelf.tokenizer.eos_ids, draft)
+    dense = draft.kernel_path if isinstance(draft, Llama) and draft.config != model.config else None
+    packed = "packed" in (dense or engine.kernel_path).get("head", "")
     forms = model.low_bit_forms
-    found = price(config, shelf.config, packed, forms)
+    found = price(config, shelf.config, packed, forms, shelf.drafters)
     _check_seats(kind, config, found)
     memory = account(
         found.parts, engine.allocated(), found.plan.tokens, weight_elements(shelf.config)

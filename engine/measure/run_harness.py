@@ -94,5 +94,5 @@ class RunHarness(Harness):
             )
 
     def _on_step(self, phase: Phase, number: int) -> None:
-        self._desk.step(phase, self.side, self.config.schedule.batch, number, self.rates)
+        self.desk.step(phase, self.side, self.config.schedule.batch, number, self.rates)
         self._watch_memory()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from engine.draft_report import DraftReport
 from engine.measure.timing import Clock
 from engine.metrics import Evidence
 from engine.quality_report import Quality, Rung
@@ -25,6 +26,7 @@ class Seen:
     text: str = ""
     ladder: tuple[Rung, ...] = ()
     notices: tuple[Notice, ...] = ()
+    draft: DraftReport | None = None
 
     def added_to(self, evidence: Evidence) -> Evidence:
         return replace(

@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 import msgspec
 from torch import Tensor
 
+from engine.config import EngineConfig
+from engine.drafters import SELF_BITS, Drafters, self_recipe
 from engine.measure.dequantised import DequantisedTensors
 from engine.measure.quantising import UNWATCHED, Check, OnPressed, Watch
 from engine.measure.workload import TextTokenizer
@@ -17,6 +19,8 @@ from engine.model.llama import Llama
 from engine.quant.store import quantised_weights
 from engine.quant.weights import QuantisedWeights
 from engine.recipe import Recipe
+from engine.speculate.head_file import shipped_shape, trained_head
+from engine.speculate.make import DraftWith
 
 Value = TypeVar("Value")
 Place = tuple[Recipe, str]
@@ -60,8 +64,8 @@ def stored_or_made(
 Quantise = Callable[[Loaded, Recipe, str, OnPressed, Check], QuantisedWeights]
 """(model, recipe, precision, told of every matrix, raises to stop) -> weights, made or found."""
 
-KEPT = 2
-"""Recipes whose weights are kept at hand: those of a trial's two builds."""
+KEPT = 4
+"""Recipes whose weights are kept at hand: those of a trial's two builds and of their drafts."""
 
 
 class Shelf:
@@ -69,9 +73,15 @@ class Shelf:
     up to minutes, so both are done once. Of recipes the last `KEPT` stay."""
 
     def __init__(
-        self, loaded: Loaded, device: str = "cpu", quantise: Quantise = stored_or_made
+        self,
+        loaded: Loaded,
+        device: str = "cpu",
+        quantise: Quantise = stored_or_made,
+        other: Loaded | None = None,
     ) -> None:
+        """`other` is another model of the same tokenizer, which can draft for this one."""
         self._loaded = loaded
+        self._other = None if other is None else Shelf(other, device, quantise)
         self._device = device
         self._quantise = quantise
         self._ready: dict[str, Llama] = {}
@@ -120,6 +130,35 @@ class Shelf:
             self._weights[place] = _found(made)
             return made
         return _latest(self._weights, place)
+
+    def drafting(self, config: EngineConfig, target: Llama, watch: Watch = UNWATCHED) -> DraftWith:
+        """What drafts for `target`, the network of `config`; None where nothing beside it does.
+
+        Raises:
+            ValueError: nothing of the kind can draft for this model.
+            Whatever `watch` raises to stop.
+        """
+        kind, precision = config.draft.kind, config.run.precision
+        if kind in SELF_BITS:
+            recipe = self_recipe(kind, self.config)
+            return self.llama(precision, recipe, config.weights.crossover, watch)
+        if kind == "trained":
+            return trained_head(self.digest, target)
+        if kind == "model":
+            if self._other is None:
+                raise ValueError(self.drafters.why_not(kind))
+            return self._other.llama(precision)
+        return None
+
+    @property
+    def drafters(self) -> Drafters:
+        """What can draft beside the model itself."""
+        other = self._other
+        return Drafters(
+            trained=shipped_shape(self.digest),
+            other=None if other is None else other.config,
+            other_name="" if other is None else other.name,
+        )
 
     def judge(self, precision: str, recipe: Recipe | None) -> Llama:
         """The float32 model that a build's answers are held to: with the values its quantised

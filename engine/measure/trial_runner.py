@@ -21,6 +21,7 @@ from engine.config import EngineConfig
 from engine.load_metrics import mean_work
 from engine.machine import Ceilings, MachineProfile
 from engine.measure import ceilings as ceilings_module
+from engine.measure import speculation
 from engine.measure.account import account
 from engine.measure.afterwards import CheckOutput, check_floor, check_outputs
 from engine.measure.calibrate import probe_shapes
@@ -59,7 +60,9 @@ class Instruments:
     """What a trial is measured with; tests bring their own."""
 
     clock: Clock = system_clock
-    make_engine: MakeEngine = lambda model, config, eos_ids: Engine(model, config, eos_ids=eos_ids)
+    make_engine: MakeEngine = lambda model, config, eos_ids, draft: Engine(
+        model, config, eos_ids=eos_ids, draft=draft
+    )
     check_output: CheckOutput = check_output
     measure_again: Callable[[Ceilings, PhaseWork, Sequence[tuple[int, int]]], Ceilings] = (
         ceilings_module.measure_again
@@ -153,6 +156,7 @@ class TrialRunner:
             flood=seen.flood,
             quantised=_noticed(candidate.quantised, seen.notices),
             ladder=seen.ladder,
+            draft=seen.draft,
         )
 
     def _make_ready(self, spec: TrialSpec, desk: Reporter) -> tuple[Prepared, Prepared]:
@@ -166,7 +170,8 @@ class TrialRunner:
         return reference, candidate
 
     def _resolve(self, build: dict[str, int | str]) -> Resolved:
-        return resolve(build, self._capabilities, self._shelf.config, self._machine.threads)
+        shelf, threads = self._shelf, self._machine.threads
+        return resolve(build, self._capabilities, shelf.config, threads, shelf.drafters)
 
     def _stands(
         self, spec: TrialSpec, builds: tuple[Prepared, Prepared], desk: Reporter
@@ -228,6 +233,10 @@ class TrialRunner:
         check_outputs(spec.seed, first, self._judge, self._tools.check_output, seen, desk)
         ours = stands[-1]
         seen.text = clean(ours.answer(self._shelf.tokenizer), limit=400)
+        if ours.config.draft.most and not seen.faults:
+            plain = stands[0] if len(stands) > 1 else None
+            judge = self._judge(ours.config)
+            seen.draft = speculation.report(ours, plain, judge, self._shelf.tokenizer)
         if spec.quality and not seen.faults:
             looked = self._book.look(self._shelf, ours.config, spec, desk)
             seen.quality, seen.notices = looked.quality, looked.notices

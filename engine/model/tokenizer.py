@@ -73,6 +73,13 @@ class Tokenizer:
         """The control tokens: no plain text encodes to one, and none decodes to text."""
         return frozenset(token.id for token in self._vocabulary.special)
 
+    def special_text(self, token: int) -> str:
+        """How a chat template spells a control token. Raises ModelError where it is none."""
+        for one in self._vocabulary.special:
+            if one.id == token:
+                return one.text
+        raise ModelError(f"{token} is no control token")
+
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Token ids of `text`; `special` lets control tokens spelled in it become themselves."""
         return self._encode_with_special(text, {}) if special else self._plain(text, True)

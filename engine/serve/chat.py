@@ -15,6 +15,7 @@ from engine.run.engine import Engine, SamplingParams
 from engine.schedule.sequence import Finish
 from engine.serve.failures import InputError
 from engine.serve.jobs import Desk
+from engine.speculate.make import DraftWith
 
 Clock = Callable[[], float]
 """Seconds that only go forward."""
@@ -39,6 +40,7 @@ def answer(
     config: EngineConfig,
     desk: Desk,
     clock: Clock = time.perf_counter,
+    draft: DraftWith = None,
 ) -> ChatDone:
     """Run the prompt through the chat template and stream what the model says.
 
@@ -54,7 +56,7 @@ def answer(
     prompt = prompt_ids(command, loaded)
     tokenizer = loaded.tokenizer
     config = single_request(config, len(prompt), command.max_tokens)
-    engine = Engine(model, config, eos_ids=tokenizer.eos_ids)
+    engine = Engine(model, config, eos_ids=tokenizer.eos_ids, draft=draft)
     params = sampling(command)
     text = tokenizer.stream()
     pieces: list[str] = []

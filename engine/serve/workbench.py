@@ -28,7 +28,7 @@ from engine.measure.calibrate import calibrate
 from engine.measure.full_model import full_models_home
 from engine.measure.noise import NoiseWatch
 from engine.measure.quality import QualityBook
-from engine.measure.quantising import wanted, watched_at
+from engine.measure.quantising import Watch, wanted, watched_at
 from engine.measure.reporter import Reporter
 from engine.measure.shelf import Shelf
 from engine.measure.timing import system_clock
@@ -50,7 +50,8 @@ from engine.messages import (
 )
 from engine.model.llama import Llama
 from engine.model.loader import LoadedModel, load_model
-from engine.model.store import find_model
+from engine.model.same_tokens import first_difference
+from engine.model.store import ModelSource, find_model
 from engine.recipe import Recipe
 from engine.resolve import Resolved, resolve
 from engine.run.engine import Engine, SamplingParams
@@ -94,14 +95,17 @@ class Workbench:
 
         Raises:
             ModelError: there is no such model, or its files cannot be used.
+            InputError: the model that is to draft for it speaks in other tokens.
         """
         source = find_model(command.model)
+        beside = find_model(command.draft) if command.draft else None
         self._clear()
-        desk.emit(Progress(job=desk.job, phase="loading", done=0, total=1, detail=source.name))
         begun = time.perf_counter()
-        loaded = load_model(source)
-        desk.check()
-        self._loaded, self._shelf = loaded, Shelf(loaded)
+        loaded = self._read(source, desk)
+        other = None if beside is None else self._read(beside, desk)
+        if other is not None:
+            check_draft_model(loaded, other)
+        self._loaded, self._shelf = loaded, Shelf(loaded, other=other)
         return Loaded(
             job=desk.job,
             model=loaded.config,
@@ -109,6 +113,7 @@ class Workbench:
             digest=loaded.digest,
             source=loaded.source,
             seconds=time.perf_counter() - begun,
+            drafters=self._shelf.drafters,
         )
 
     def calibrate(self, command: Calibrate, desk: Desk) -> Event:
@@ -162,7 +167,8 @@ class Workbench:
         config = self._chat_config(command.build)
         torch.set_num_threads(config.run.threads)
         network = self._network(shelf, config, desk)
-        return chat.answer(command, loaded, network, config, desk)
+        draft = shelf.drafting(config, network, self._watching(desk))
+        return chat.answer(command, loaded, network, config, desk, draft=draft)
 
     def rates(self, command: Bench, desk: Desk) -> Event:
         """Prefill and decode rates beside this machine's ceilings. Raises InputError, Aborted."""
@@ -197,7 +203,9 @@ class Workbench:
         """The config that a build would run as on this machine."""
         profile = self._profile()
         threads = None if profile is None else profile.threads
-        return resolve(full_names(build), self._capabilities, self._model()[0].config, threads)
+        loaded, shelf = self._model()
+        names = full_names(build)
+        return resolve(names, self._capabilities, loaded.config, threads, shelf.drafters)
 
     def _chat_config(self, build: Build) -> EngineConfig:
         """As `_resolve`, but for what a chat decides itself: how long its one request is. Whether
@@ -217,8 +225,7 @@ class Workbench:
         pays for them.
         """
         precision, recipe = config.run.precision, wanted(config, shelf.config)
-        teller = Reporter(desk.job, desk.emit, desk.aborted, system_clock)
-        watch = watched_at(teller, "candidate")
+        watch = self._watching(desk)
         if recipe is not None:
             shelf.quantised(recipe, precision, watch)
         if (precision, recipe) not in self._warm or not shelf.holds(precision, recipe):
@@ -229,10 +236,31 @@ class Workbench:
         desk.check()
         return shelf.llama(precision, recipe, config.weights.crossover)
 
+    def _watching(self, desk: Desk) -> Watch:
+        """Tells how quantising goes on."""
+        teller = Reporter(desk.job, desk.emit, desk.aborted, system_clock)
+        return watched_at(teller, "candidate")
+
+    def _read(self, source: ModelSource, desk: Desk) -> LoadedModel:
+        desk.emit(Progress(job=desk.job, phase="loading", done=0, total=1, detail=source.name))
+        loaded = load_model(source)
+        desk.check()
+        return loaded
+
     def _clear(self) -> None:
         self._loaded = self._shelf = None
         self._warm.clear()
         gc.collect()
+
+
+def check_draft_model(target: LoadedModel, draft: LoadedModel) -> None:
+    """Raises InputError where the two speak in other tokens: names the first that differs."""
+    difference = first_difference(target.tokenizer, draft.tokenizer)
+    if difference is not None:
+        raise InputError(
+            f"{draft.name} cannot draft for {target.name}: {difference}; name a model of the same "
+            "tokenizer"
+        )
 
 
 def full_names(build: Build) -> dict[str, Value]:

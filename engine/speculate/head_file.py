@@ -13,10 +13,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from engine.drafters import NO_OTHERS, TrainedHead
+from engine.model.llama import Llama
 from engine.quant.grid import GridWeight
 from engine.quant.rtn import rtn
 from engine.quant.weight_file import Shaped, read_file, write_file
-from engine.speculate.head import HeadShape
+from engine.speculate.head import DraftHead, HeadShape
 from engine.weight_format import ROW, Scheme
 
 HEADS = Path(__file__).parent / "heads"
@@ -39,6 +41,29 @@ def shipped_head(target: str) -> Path | None:
         if _header(path).get("name") == head_name(target):
             return path
     return None
+
+
+def shipped_shape(target: str) -> TrainedHead | None:
+    """The shape of the head that ships for the model of digest `target`; None where none does, or
+    it cannot be read."""
+    path = shipped_head(target)
+    counts = None if path is None else _counts(_header(path))
+    return (
+        None if counts is None else TrainedHead(counts["hidden"], counts["inner"], counts["words"])
+    )
+
+
+def trained_head(target: str, network: Llama) -> DraftHead:
+    """The head that ships for the model of digest `target`, beside its `network`.
+
+    Raises:
+        ValueError: none ships, or its file is damaged.
+    """
+    path = shipped_head(target)
+    if path is None:
+        raise ValueError(NO_OTHERS.why_not("trained"))
+    shape, tensors, _ = read_head(path, target)
+    return DraftHead(shape, tensors, network)
 
 
 def write_head(
@@ -67,12 +92,8 @@ def read_head(path: Path, target: str) -> tuple[HeadShape, dict[str, Tensor], di
     Raises:
         ValueError: no such file, a damaged one, or one made for another model.
     """
-    about = _header(path)
-    try:
-        counts = {name: int(about[name]) for name in ("hidden", "inner", "steps", "words")}
-    except (KeyError, ValueError):
-        raise ValueError(f"{path.name} is not a trained draft") from None
-    if not all(0 < count <= LARGEST for count in counts.values()):
+    counts = _counts(_header(path))
+    if counts is None:
         raise ValueError(f"{path.name} is not a trained draft")
     shape = HeadShape(counts["hidden"], counts["inner"], counts["steps"])
     found = read_file(path, head_name(target), _shapes(shape, counts["words"]), {})
@@ -98,6 +119,15 @@ def _shapes(shape: HeadShape, words: int) -> dict[str, Shaped]:
         else:
             found[name] = ("I32" if name == "words" else "F32", size)
     return found
+
+
+def _counts(about: Mapping[str, str]) -> dict[str, int] | None:
+    """The numbers in a header; None where it is not that of a trained draft."""
+    try:
+        counts = {name: int(about[name]) for name in ("hidden", "inner", "steps", "words")}
+    except (KeyError, ValueError):
+        return None
+    return counts if all(0 < count <= LARGEST for count in counts.values()) else None
 
 
 def _header(path: Path) -> dict[str, str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from engine.cache.kv_cache import KVCache
 from engine.cache.make import make_cache
-from engine.cache_plan import CachePlan
 from engine.config import DraftConfig
-from engine.kv_format import vector_bytes
+from engine.drafters import FREE_KINDS, SELF_BITS, exit_layers, own_cache_plan
 from engine.model.llama import Llama
 from engine.run.sampler import Sampler
 from engine.speculate.draft import Proposer
@@ -18,8 +17,6 @@ from engine.speculate.trained import TrainedDraft
 
 DraftWith = Llama | DraftHead | None
 """What drafts, where it is not the target itself: that in fewer bits, another model, or a head."""
-
-SELF_BITS = {"self8": 8, "self4": 4}
 
 
 def make_proposer(
@@ -62,11 +59,6 @@ def make_proposer(
     return OwnCacheDraft(network, _own_cache(network, seats, cache.capacity), sampler, form)
 
 
-def exit_layers(asked: DraftConfig, layers: int) -> int:
-    """Layers that an early exit runs: as asked, or nine in ten of them."""
-    return min(asked.exit_layer or -(-9 * layers // 10), layers)
-
-
 def _check_twin(target: Llama, network: Llama) -> None:
     if network.config != target.config or network.dtype != target.dtype:
         raise ValueError(
@@ -78,29 +70,16 @@ def _check_twin(target: Llama, network: Llama) -> None:
 def draft_bytes(asked: DraftConfig, network: DraftWith, seats: int, capacity: int) -> int:
     """Bytes that drafting takes beside the target: a network's weights, and its own cache for
     `seats` requests of `capacity` tokens where it needs one."""
-    if network is None or asked.kind in ("none", "ngram", "exit"):
+    if network is None or asked.kind in FREE_KINDS:
         return 0
     if isinstance(network, DraftHead):
         return network.nbytes
     if asked.kind in SELF_BITS:
         return network.weight_bytes
-    return network.weight_bytes + _own_plan(network, seats, capacity).nbytes
+    plan = own_cache_plan(network.config, network.dtype.itemsize, seats, capacity)
+    return network.weight_bytes + plan.nbytes
 
 
 def _own_cache(network: Llama, seats: int, capacity: int) -> KVCache:
-    plan = _own_plan(network, seats, capacity)
+    plan = own_cache_plan(network.config, network.dtype.itemsize, seats, capacity)
     return make_cache(plan, network.config, 0, network.dtype, network.device)
-
-
-def _own_plan(network: Llama, seats: int, capacity: int) -> CachePlan:
-    """A slot for every seat, as long as the draft's context reaches."""
-    shape = network.config
-    vector = vector_bytes(shape.head_dim, 0, network.dtype.itemsize)
-    return CachePlan(
-        layout="contiguous",
-        capacity=min(capacity, shape.context),
-        slots=seats,
-        blocks=0,
-        block_size=1,
-        token_bytes=2 * shape.layers * shape.kv_heads * vector,
-    )

@@ -12,6 +12,7 @@ import torch
 from known_machines import make_capabilities
 
 from engine.config import EngineConfig
+from engine.drafters import NO_OTHERS
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
 from engine.model.config import ModelConfig
 from engine.price import price
@@ -147,6 +148,11 @@ class FakeShelf:
         return SimpleNamespace(
             precision=precision, kernel_path={}, low_bit_forms=(), config=self.config
         )
+
+    def drafting(self, config: EngineConfig, target: Any, watch: Any = None) -> Any:
+        return None
+
+    drafters = NO_OTHERS
 
     def judge(self, precision: str, recipe: Any) -> Any:
         return self.llama("float32")

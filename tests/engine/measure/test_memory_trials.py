@@ -54,7 +54,7 @@ def make_bench(byte_tokenizer: Any, tiny_config: Configs) -> Callable[..., Bench
         clock = Clock()
         bench = Bench(None, clock)  # type: ignore[arg-type]
 
-        def engine(model: Any, config: EngineConfig, eos: Any) -> Any:
+        def engine(model: Any, config: EngineConfig, eos: Any, draft: Any) -> Any:
             bench.servers.append(make_engine(clock, config))
             return bench.servers[-1]
 
@@ -309,7 +309,7 @@ def test_counters_that_lie_make_a_trial_invalid(serving: Callable[..., Bench]) -
     result = bench.serve()
     assert result.faults == ()
     bench.runner._tools = msgspec_replace(
-        bench.runner._tools, make_engine=lambda model, config, eos: Liar(bench.clock)
+        bench.runner._tools, make_engine=lambda model, config, eos, draft: Liar(bench.clock)
     )
     (fault,) = bench.serve().faults
     assert fault.code == "wrong_output" and "prefilled tokens" in fault.details["what"]

@@ -83,7 +83,9 @@ def test_a_build_floods_a_hundred_times_and_the_same_process_goes_on(
     events: list[Event] = []
     engines: list[Engine] = []
 
-    def make_engine(model: Any, config: EngineConfig, eos_ids: frozenset[int]) -> Engine:
+    def make_engine(
+        model: Any, config: EngineConfig, eos_ids: frozenset[int], draft: Any
+    ) -> Engine:
         engines.append(Engine(model, config, eos_ids=eos_ids))
         return engines[-1]
 

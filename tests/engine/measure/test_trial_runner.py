@@ -61,7 +61,7 @@ def make_bench(byte_tokenizer: Any, tiny_config: Configs) -> Callable[..., Bench
         events: list[Event] = []
         instruments = Instruments(
             clock=stage.clock,
-            make_engine=lambda model, config, eos: FakeEngine(stage, tiny_config(), config),
+            make_engine=lambda model, config, eos, draft: FakeEngine(stage, tiny_config(), config),
             **{"check_output": lambda *_: None, **tools},
         )
         runner = TrialRunner(
