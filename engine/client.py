@@ -77,7 +77,7 @@ class WorkerClient:
         self._policy: dict[str, str] = {}
         self._abort_asked = False
         self._last_job = 0
-        self._model: str | None = None
+        self._model: tuple[str, str] | None = None
         self._model_loaded = False
         self.state: State = "absent"
 
@@ -151,7 +151,7 @@ class WorkerClient:
     ) -> AnyEvent:
         command = make_command(self._next_job())
         if self._model is not None and not self._model_loaded and not isinstance(command, Load):
-            restored = await talk.run(Load(self._next_job(), self._model), on_event, None)
+            restored = await talk.run(Load(self._next_job(), *self._model), on_event, None)
             if isinstance(restored, Failed):
                 return restored
             self._model_loaded = True
@@ -160,7 +160,7 @@ class WorkerClient:
             return Failed(job=command.job, kind="aborted", message="stopped")
         answer = await talk.run(command, on_event, deadline)
         if isinstance(command, Load) and isinstance(answer, Loaded):
-            self._model, self._model_loaded = command.model, True
+            self._model, self._model_loaded = (command.model, command.draft), True
         if isinstance(answer, Calibrated) and answer.restart:
             # OpenMP reads its wait policy once: a new worker takes the one just measured.
             await talk.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from engine.capabilities import Capabilities
+from engine.drafters import NO_OTHERS, Drafters
 from engine.machine import MachineProfile, worker_environment
 from engine.messages import (
     AnyCommand,
@@ -26,7 +27,7 @@ from engine.messages import (
 )
 from engine.model.config import ModelConfig
 from engine.trial import TrialResult, TrialSpec
-from game.known_engine import VERSION, KnownEngine, recall, remember
+from game.known_engine import VERSION, Choice, KnownEngine, recall, remember
 from game.outcome import EngineUnavailable, SessionInputError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def make_worker_client(worker: str | None, device: str, environment: Mapping[str
 
 
 class EngineBridge:
-    """One choice of worker, device and model."""
+    """One choice of worker, device and model, and of a model that drafts for it ("": none)."""
 
     def __init__(
         self,
@@ -71,8 +72,10 @@ class EngineBridge:
         device: str = "cpu",
         model: str = "default",
         make_client: MakeClient = make_worker_client,
+        draft: str = "",
     ) -> None:
-        self._worker, self._device, self._model = worker, device, model
+        self._worker, self._device = worker, device
+        self._model, self._draft = model, draft
         self._make_client = make_client
         self._client: Client | None = None
         self._ready = False
@@ -82,6 +85,7 @@ class EngineBridge:
         self._capabilities: Capabilities | None = None
         self._model_config: ModelConfig | None = None
         self._model_name = ""
+        self._drafters = NO_OTHERS
         self._machine: MachineProfile | None = None
 
     @property
@@ -103,6 +107,12 @@ class EngineBridge:
     def model_name(self) -> str:
         self._recall()
         return self._model_name
+
+    @property
+    def drafters(self) -> Drafters:
+        """What can draft beside the model itself."""
+        self._recall()
+        return self._drafters
 
     @property
     def machine(self) -> MachineProfile | None:
@@ -127,9 +137,10 @@ class EngineBridge:
             self._capabilities = hello.capabilities
             if on_event is not None:
                 on_event(hello)
-            loaded = await self._ask(lambda job: Load(job, self._model), on_event)
+            loaded = await self._ask(lambda job: Load(job, self._model, self._draft), on_event)
             if isinstance(loaded, Loaded):
                 self._model_config, self._model_name = loaded.model, loaded.name
+                self._drafters = loaded.drafters
                 _tell(on_event, loaded)
             await self._measure(on_event)
             self._ready = True
@@ -213,17 +224,27 @@ class EngineBridge:
         if self._recalled:
             return
         self._recalled = True
-        known = recall(self._worker, self._device, self._model)
+        known = recall(*self._choice)
         if known is not None and self._capabilities is None:
             self._capabilities, self._model_config = known.capabilities, known.model
             self._model_name, self._machine = known.model_name, known.machine
+            self._drafters = known.drafters
 
     def _remember(self) -> None:
         if self._capabilities is not None and self._model_config is not None:
             known = KnownEngine(
-                VERSION, self._capabilities, self._model_config, self._model_name, self._machine
+                VERSION,
+                self._capabilities,
+                self._model_config,
+                self._model_name,
+                self._machine,
+                self._drafters,
             )
-            remember(self._worker, self._device, self._model, known)
+            remember(*self._choice, known)
+
+    @property
+    def _choice(self) -> Choice:
+        return self._worker, self._device, self._model, self._draft
 
 
 def _tell(on_event: OnEvent | None, event: AnyEvent) -> None:

@@ -14,42 +14,47 @@ from pathlib import Path
 import msgspec
 
 from engine.capabilities import Capabilities
+from engine.drafters import NO_OTHERS, Drafters
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
 from engine.paths import cache_home
 
-VERSION = 2
-"""2: capabilities tell which forms of few bits the machine has."""
+VERSION = 3
+"""2: capabilities tell which forms of few bits the machine has. 3: what can draft is told."""
+
+Choice = tuple[str | None, str, str, str]
+"""Worker, device, model, and the model that drafts for it."""
 
 
 class KnownEngine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One choice of worker, device and model, and what came of it."""
+    """What came of one choice."""
 
     version: int
     capabilities: Capabilities
     model: ModelConfig
     model_name: str
     machine: MachineProfile | None
+    drafters: Drafters = NO_OTHERS
 
 
-def known_path(worker: str | None, device: str, model: str) -> Path:
-    choice = msgspec.json.encode([worker, device, model])
+def known_path(worker: str | None, device: str, model: str, draft: str = "") -> Path:
+    choice = msgspec.json.encode([worker, device, model, draft])
     return cache_home() / "known" / f"{hashlib.sha256(choice).hexdigest()[:16]}.json"
 
 
-def recall(worker: str | None, device: str, model: str) -> KnownEngine | None:
+def recall(worker: str | None, device: str, model: str, draft: str = "") -> KnownEngine | None:
     """None where nothing was kept, or what was kept cannot be read."""
     try:
-        text = known_path(worker, device, model).read_bytes()
+        text = known_path(worker, device, model, draft).read_bytes()
         known = msgspec.json.decode(text, type=KnownEngine)
     except (OSError, msgspec.DecodeError, ValueError):
         return None
     return known if known.version == VERSION else None
 
 
-def remember(worker: str | None, device: str, model: str, known: KnownEngine) -> None:
+def remember(worker: str | None, device: str, model: str, draft: str, known: KnownEngine) -> None:
     """Keep it for the next session; a cache that cannot be written is done without."""
-    path = known_path(worker, device, model)
+    path = known_path(worker, device, model, draft)
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -187,7 +187,7 @@ def rates_of(samples: Sequence[RunSample]) -> Rates:
     if not samples:
         return Rates()
     prefill = [s.prefill_seconds / (s.batch * s.prompt_tokens) for s in samples]
-    decode = [s.decode_seconds / (s.batch * max(len(s.step_seconds), 1)) for s in samples]
+    decode = [s.decode_seconds / (s.batch * max(s.output_tokens - 1, 1)) for s in samples]
     return Rates(
         prefill=median(prefill),
         decode=median(decode),

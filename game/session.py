@@ -13,6 +13,7 @@ from pathlib import Path
 
 from engine.cache_plan import BudgetError
 from engine.capabilities import Capabilities
+from engine.drafters import Drafters
 from engine.knobs import KnobError, Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
@@ -64,12 +65,13 @@ class Session(ProfileDesk):
         model: str = "default",
         practice: bool = False,
         make_client: MakeClient = make_worker_client,
+        draft: str = "",
     ) -> Session:
         """Read the halls and the profile; start nothing.
 
         `profile` None takes up the one last played (none, on a first start); a new name becomes a
         profile with its first change. `worker` is another machine's worker command line.
-        `practice` keeps no records.
+        `practice` keeps no records. `draft` is another model, which can draft for `model`.
 
         Raises:
             SaveError: that profile cannot be read, or the name cannot be.
@@ -78,7 +80,9 @@ class Session(ProfileDesk):
         stages = load_stages()
         player = Player(Store(home))
         player.enter(profile)
-        return cls(player, EngineBridge(worker, device, model, make_client), stages, practice)
+        return cls(
+            player, EngineBridge(worker, device, model, make_client, draft), stages, practice
+        )
 
     # Words
 
@@ -142,6 +146,10 @@ class Session(ProfileDesk):
     def capabilities(self) -> Capabilities | None:
         """The machine as the engine found it, now or in an earlier session."""
         return self._bridge.capabilities
+
+    @property
+    def drafters(self) -> Drafters:
+        return self._bridge.drafters
 
     @property
     def model_config(self) -> ModelConfig | None:
@@ -220,7 +228,7 @@ class Session(ProfileDesk):
         if not isinstance(resolved, Resolved) or model is None or self.capabilities is None:
             return None
         try:
-            return price_on(resolved.config, model, self.capabilities)
+            return price_on(resolved.config, model, self.capabilities, self.drafters)
         except ValueError:
             return None
 
@@ -341,7 +349,7 @@ class Session(ProfileDesk):
         if self.capabilities is None or self.model_config is None:
             return None
         threads = self.machine.threads if self.machine is not None else None
-        return resolve(positions, self.capabilities, self.model_config, threads)
+        return resolve(positions, self.capabilities, self.model_config, threads, self.drafters)
 
     def _facts(
         self, stage: Stage, build: Mapping[str, Value], standing: Standing, hints_taken: int
@@ -356,6 +364,7 @@ class Session(ProfileDesk):
             model=self.model_config,
             model_name=self.model_name,
             machine=self.machine,
+            drafters=self.drafters,
         )
 
     def _text_of(self, stage: Stage) -> StageText | None:

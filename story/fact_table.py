@@ -40,6 +40,8 @@ _BOUNDS = ("bandwidth", "compute", "launch overhead", "capacity", "quality", "no
 _WIDTHS = ("full", "8", "4", "3", "2")
 _RUNGS = ("8", "4", "3", "2", "none")
 _METHODS = ("rtn", "gptq", "awq", "smoothquant", "qat")
+_DRAFTS = ("none", "ngram", "self8", "self4", "exit", "trained", "model")
+_TEXTS = ("story", "code", "list")
 TABLE = (
     Fact("player", "text", "always", "the profile's name"),
     Fact("debt", "number", "always", "latency debt now (after this trial, once it is judged)"),
@@ -185,6 +187,25 @@ TABLE = (
     Fact("full_answer", "text", "trial", "what the full model said to it", of="runs"),
     Fact("babble", "text", "trial", "what the build said to it", of="runs"),
     # Derived here from the facts above, wherever those are had.
+    Fact("draft_kind", "text", "always", "who drafts", _DRAFTS),
+    Fact("draft_length", "number", "always", "tokens a draft may have", low=1),
+    Fact("draft_cost_percent", "number", "machine", "weights a drafted token reads, % of a step's"),
+    _of_runs("acceptance_percent", "accepted over drafted tokens in the timed runs, percent"),
+    _of_runs("step_tokens", "mean tokens that a decode step gave a request"),
+    _of_runs("draft_share_percent", "share of decode that went into drafting, percent"),
+    _of_runs("even_tokens", "tokens a step must give for this draft to pay here"),
+    _of_runs("even_percent", "acceptance from which on it pays; absent where none does"),
+    _of_runs("speed_up", "the reference's TPOT over the build's"),
+    _of_runs("story_percent", "acceptance while telling a story, percent"),
+    _of_runs("code_percent", "acceptance while writing code, percent"),
+    _of_runs("list_percent", "acceptance while writing a list, percent"),
+    Fact(
+        "best_kind", "text", "trial", "the kind foreseen best", _TEXTS, of="runs"
+    ),
+    Fact("worst_kind", "text", "trial", "the kind foreseen worst", _TEXTS, of="runs"),
+    _of_runs("compared", "answers compared with those of the same build without a draft"),
+    _of_runs("near_ties", "of these, answers that parted where rounding decides"),
+    Fact("lossless", "bool", "trial", "all answers are the same, near-ties excused", of="runs"),
     Fact("weight_bytes", "number", "always", "bytes a weight takes at the build's precision"),
     Fact(
         "intensity", "number", "always", "FLOP a byte of weights in a decode step: 2 batch / bytes"

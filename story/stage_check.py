@@ -21,6 +21,10 @@ _ONLY_IN: Mapping[str, tuple[TrialKind, ...]] = {
     "prefill_throughput": _ONE_BATCH,
     "decode_cost_ratio": _ONE_BATCH,
     "four_bit_gain": ("paired",),
+    "break_even_length": ("paired",),
+    "break_even_acceptance": ("paired",),
+    "lossless": ("paired",),
+    **dict.fromkeys(("acceptance_rate", "acceptance_length", "draft_time_share"), _ONE_BATCH),
     **dict.fromkeys(
         ("throughput_ratio", "throughput", "memory_use", "reference_use", "prefix_hit_rate",
          "queueing", "recomputed_share"),

@@ -11,7 +11,13 @@ from engine.clean import clean
 from engine.knobs import Value
 from engine.messages import AnyEvent, Chat, ChatDone, Failed, Load, Tokens
 from game.commands.mishap import refuse
-from game.commands.options import engine_options, json_option, parse_settings, set_option
+from game.commands.options import (
+    draft_option,
+    engine_options,
+    json_option,
+    parse_settings,
+    set_option,
+)
 from game.commands.output import print_json, talk
 
 
@@ -23,6 +29,7 @@ from game.commands.output import print_json, talk
 @click.option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), default=1.0)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @engine_options
+@draft_option
 @json_option
 def command(
     prompt: str | None,
@@ -33,6 +40,7 @@ def command(
     seed: int,
     device: str,
     model: str,
+    draft_model: str,
     worker: str | None,
     as_json: bool,
 ) -> int:
@@ -52,12 +60,12 @@ def command(
         "top_p": top_p,
         "seed": seed,
     }
-    return asyncio.run(_chat(make, model, worker, device, as_json))
+    return asyncio.run(_chat(make, (model, draft_model), worker, device, as_json))
 
 
 async def _chat(
     fields: dict[str, str | int | float | dict[str, Value]],
-    model: str,
+    models: tuple[str, str],
     worker: str | None,
     device: str,
     as_json: bool,
@@ -71,7 +79,7 @@ async def _chat(
     client = WorkerClient(worker_command(worker), device=device)
     try:
         await client.start()
-        loaded = await client.run(lambda job: Load(job=job, model=model), stream, deadline=600)
+        loaded = await client.run(lambda job: Load(job, *models), stream, deadline=600)
         if isinstance(loaded, Failed):
             return refuse(loaded)
         done = await client.run(lambda job: Chat(job=job, **fields), stream, deadline=1800)  # type: ignore[arg-type]

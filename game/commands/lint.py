@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from game.commands.options import engine_options, json_option
+from game.commands.options import draft_option, engine_options, json_option
 from game.commands.output import ProgressTalk, print_json, talk
 from game.proof import Proof, prove, show_build
 from game.rules.verdict import Verdict
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 @click.argument("file", required=False)
 @click.option("--words", is_flag=True, help="Only the story's words: no trial is run.")
 @engine_options
+@draft_option
 @json_option
 def command(
     file: str | None,
     words: bool,
     device: str,
     model: str,
+    draft_model: str,
     worker: str | None,
     as_json: bool,
 ) -> int:
@@ -42,7 +44,9 @@ def command(
     """
     from game.session import Session
 
-    session = Session.open(worker=worker, device=device, model=model, practice=True)
+    session = Session.open(
+        worker=worker, device=device, model=model, draft=draft_model, practice=True
+    )
     stages = chosen_stages(session, file)
     faults = [f"{f.file}:{f.line}: {f.code}: {f.message}" for f in word_findings(file)]
     proofs = () if words else asyncio.run(_prove(session, stages, as_json))

@@ -18,6 +18,13 @@ device_option = click.option(
 model_option = click.option(
     "--model", default="default", show_default=True, help="A GGUF file, a folder, or a name."
 )
+draft_option = click.option(
+    "--draft-model",
+    "draft_model",
+    default="",
+    metavar="MODEL",
+    help="Another model of the same tokenizer, for draft.kind=model.",
+)
 profile_option = click.option("--profile", default=None, help="Whose ledger; else the last one.")
 worker_option = click.option(
     "--worker", default=None, metavar="CMD", help='Another machine: "ssh box latency-wall worker".'

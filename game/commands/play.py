@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from game.commands.options import engine_options, language_option, profile_option
+from game.commands.options import draft_option, engine_options, language_option, profile_option
 
 
 @click.command("play")
@@ -16,16 +16,18 @@ from game.commands.options import engine_options, language_option, profile_optio
 @profile_option
 @click.option("--plain", is_flag=True, help="Lines of text only: for screen readers.")
 @engine_options
+@draft_option
 def command(
     lang: str | None,
     profile: str | None,
     plain: bool,
     device: str,
     model: str,
+    draft_model: str,
     worker: str | None,
 ) -> int:
     """Open the game (the same as no command at all)."""
-    return open_game(lang, profile, plain, device, model, worker)
+    return open_game(lang, profile, plain, device, model, worker, draft_model)
 
 
 def open_game(
@@ -35,6 +37,7 @@ def open_game(
     device: str = "cpu",
     model: str = "default",
     worker: str | None = None,
+    draft: str = "",
 ) -> int:
     """Open the Textual game, or the plain text one.
 
@@ -50,7 +53,7 @@ def open_game(
     gc.disable()
     from game.session import Session
 
-    session = Session.open(profile=profile, worker=worker, device=device, model=model)
+    session = Session.open(profile=profile, worker=worker, device=device, model=model, draft=draft)
     if lang:
         session.update_settings(language=lang)
     if plain:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.clean import clean
-from game.commands.options import engine_options, json_option, set_option
+from game.commands.options import draft_option, engine_options, json_option, set_option
 from game.commands.output import ProgressTalk, print_json, talk
 from game.outcome import SessionInputError
 from game.proof import show_build
@@ -78,6 +78,7 @@ class _Sweep:
     help="Draw the builds and their front (needs the extra `report`).",
 )
 @engine_options
+@draft_option
 @json_option
 def command(
     stage: str,
@@ -88,6 +89,7 @@ def command(
     plot: Path | None,
     device: str,
     model: str,
+    draft_model: str,
     worker: str | None,
     as_json: bool,
 ) -> int:
@@ -99,7 +101,9 @@ def command(
     """
     from game.session import Session
 
-    session = Session.open(worker=worker, device=device, model=model, practice=True)
+    session = Session.open(
+        worker=worker, device=device, model=model, draft=draft_model, practice=True
+    )
     hall = session.open_stage(stage)
     axes = tuple(parse_axis(text, hall.knobs) for text in ranges)
     fixed = session.parse_settings(stage, settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from game.commands.options import (
+    draft_option,
     engine_options,
     json_option,
     language_option,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--guess", default=None, help="Seal a guess; without one the trial is practice.")
 @click.option("--seed", type=click.IntRange(0), default=None, help="Fix the prompts.")
 @engine_options
+@draft_option
 @profile_option
 @language_option
 @json_option
@@ -38,6 +40,7 @@ def command(
     seed: int | None,
     device: str,
     model: str,
+    draft_model: str,
     worker: str | None,
     profile: str | None,
     lang: Language | None,
@@ -49,7 +52,9 @@ def command(
     """
     from game.session import Session
 
-    session = Session.open(profile=profile, worker=worker, device=device, model=model)
+    session = Session.open(
+        profile=profile, worker=worker, device=device, model=model, draft=draft_model
+    )
     if lang:
         session.speak(lang)
     return asyncio.run(_trial(session, stage, settings, guess, seed, as_json))

@@ -13,11 +13,13 @@ from statistics import median
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
+from engine.drafters import NO_OTHERS, Drafters
 from engine.knobs import KNOBS, Value
 from engine.machine import MachineProfile
 from engine.metrics import Evidence, MetricError, prefill_throughput, tpot
 from engine.model.config import ModelConfig
 from engine.trial import TrialResult
+from game.rules import draft_facts
 from game.rules.lesson import lesson_facts, lesson_of
 from game.rules.memory_facts import (
     build_config,
@@ -64,6 +66,7 @@ def stage_facts(
     model: ModelConfig | None = None,
     model_name: str = "",
     machine: MachineProfile | None = None,
+    drafters: Drafters = NO_OTHERS,
 ) -> dict[str, FactValue]:
     """What is known of a hall before its trial: the player, the build, and the machine if met."""
     hall = standing.halls.get(stage.id)
@@ -84,10 +87,13 @@ def stage_facts(
         "output": int(_position("workload.output", positions)),
         **build_facts(positions),
         **asked_facts(positions),
+        **draft_facts.asked_facts(positions),
     }
     if model is not None:
         config = build_config(positions)
         facts |= room_facts(config, model, capabilities) | size_facts(config, model, capabilities)
+        if capabilities is not None:
+            facts |= draft_facts.cost_facts(config, model, capabilities, drafters)
     if capabilities is not None:
         facts["device"] = clean(capabilities.device_name, NAME_LIMIT, one_line=True)
     if model_name:
@@ -142,6 +148,7 @@ def trial_facts(
             if dial:
                 facts["guess_factor"] = guess.factor
     facts |= _measured(verdict.metrics) | made_facts(result, verdict.metrics)
+    facts |= draft_facts.drafted_facts(result, verdict.metrics)
     if result is not None:
         facts |= _reference(result) | held_facts(result) | served_facts(result)
     return _known(facts)

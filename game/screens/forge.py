@@ -200,6 +200,8 @@ class ForgeScreen(InHallScreen):
 
     def _barred(self, name: str, value: Value) -> str | None:
         session = self.session
+        if name == "draft.kind" and session.model_config is not None:
+            return session.drafters.why_not(str(value))
         return KNOBS[name].unavailable(value, session.capabilities, session.model_config)
 
     def _draw_price(self, width: int, rows: int, plain: bool) -> list[Line]:

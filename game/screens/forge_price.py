@@ -32,7 +32,8 @@ def price_words(say: Say) -> PriceWords:
     return PriceWords(
         memory=say("forge.price.memory"),
         parts={
-            part: say(f"forge.part.{part}") for part in ("weights", "kv", "activations", "scratch")
+            part: say(f"forge.part.{part}")
+            for part in ("weights", "kv", "activations", "scratch", "draft")
         },
         decode=say("forge.price.decode"),
         prefill=say("forge.price.prefill"),

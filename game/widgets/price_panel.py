@@ -24,6 +24,7 @@ PART_INK: Mapping[str, Ink] = {
     "kv": "wall",
     "activations": "dim",
     "scratch": "faint",
+    "draft": "silver",
 }
 
 
