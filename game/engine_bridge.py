@@ -224,7 +224,7 @@ class EngineBridge:
         if self._recalled:
             return
         self._recalled = True
-        known = recall(*self._choice)
+        known = recall(self._choice)
         if known is not None and self._capabilities is None:
             self._capabilities, self._model_config = known.capabilities, known.model
             self._model_name, self._machine = known.model_name, known.machine
@@ -240,7 +240,7 @@ class EngineBridge:
                 self._machine,
                 self._drafters,
             )
-            remember(*self._choice, known)
+            remember(self._choice, known)
 
     @property
     def _choice(self) -> Choice:

@@ -37,24 +37,24 @@ class KnownEngine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drafters: Drafters = NO_OTHERS
 
 
-def known_path(worker: str | None, device: str, model: str, draft: str = "") -> Path:
-    choice = msgspec.json.encode([worker, device, model, draft])
-    return cache_home() / "known" / f"{hashlib.sha256(choice).hexdigest()[:16]}.json"
+def known_path(choice: Choice) -> Path:
+    name = hashlib.sha256(msgspec.json.encode(choice)).hexdigest()[:16]
+    return cache_home() / "known" / f"{name}.json"
 
 
-def recall(worker: str | None, device: str, model: str, draft: str = "") -> KnownEngine | None:
+def recall(choice: Choice) -> KnownEngine | None:
     """None where nothing was kept, or what was kept cannot be read."""
     try:
-        text = known_path(worker, device, model, draft).read_bytes()
+        text = known_path(choice).read_bytes()
         known = msgspec.json.decode(text, type=KnownEngine)
     except (OSError, msgspec.DecodeError, ValueError):
         return None
     return known if known.version == VERSION else None
 
 
-def remember(worker: str | None, device: str, model: str, draft: str, known: KnownEngine) -> None:
+def remember(choice: Choice, known: KnownEngine) -> None:
     """Keep it for the next session; a cache that cannot be written is done without."""
-    path = known_path(worker, device, model, draft)
+    path = known_path(choice)
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from live_client import (
 from engine.client import Limits, State, WorkerClient, WorkerDied, worker_command
 from engine.client_terms import describe_end
 from engine.messages import (
+    PROTOCOL,
     AnyEvent,
     Calibrate,
     Calibrated,
@@ -140,7 +141,9 @@ async def test_a_broken_protocol_ends_the_worker(
 
 
 async def test_another_protocol_version_is_named(make_client: MakeClient) -> None:
-    with pytest.raises(WorkerDied, match="speaks protocol 2 and this program 1"):
+    with pytest.raises(
+        WorkerDied, match=f"speaks protocol {PROTOCOL + 1} and this program {PROTOCOL}"
+    ):
         await make_client("--old").start()
 
 

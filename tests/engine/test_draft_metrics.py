@@ -7,6 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.draft_metrics import break_even_acceptance, break_even_length, report_figures
+from engine.draft_report import DraftReport, Lossless
+from engine.intervals import Samples
+from engine.metrics import Evidence, samples
 from engine.run_metrics import (
     MetricError,
     acceptance_length,
@@ -17,7 +21,7 @@ from engine.run_metrics import (
     inter_token_latencies,
     tpot,
 )
-from engine.trial import DraftCounters, DraftSample, RunSample
+from engine.trial import DraftCounters, DraftSample, Pair, RunSample
 
 COUNTED = DraftCounters(steps=4, bare=1, offered=(4, 3, 2), stood=(3, 1, 1))
 DRAFT = DraftSample(COUNTED, draft_seconds=0.5, verify_seconds=2.0)
@@ -87,3 +91,49 @@ def test_rates_of_a_draft() -> None:
 def test_a_drafted_run_that_cannot_be_true_is_refused(parts: dict[str, Any], identity: str) -> None:
     with pytest.raises(MetricError, match=identity):
         check_sample(changed(**parts))
+
+
+PLAIN = changed(given=(), finished=(), draft=None, step_seconds=(0.5,) * 5, wall_seconds=3.5)
+PAIR = Pair("AB", PLAIN, RUN)
+"""A step of 0.5 s without a draft, of 1 s with one of three tokens, a sixth of it drafting."""
+
+
+def test_break_even_is_where_both_take_as_long() -> None:
+    """Twice the step must give two tokens: 1 + r + r^2 + r^3 = 2 at r = 0.5437 (the tribonacci
+    constant's inverse)."""
+    assert break_even_length(PAIR) == pytest.approx(2.0)
+    assert break_even_acceptance(PAIR) == pytest.approx(0.543689, abs=1e-5)
+    slow = msgspec.structs.replace(PAIR, reference=changed_plain(0.2))
+    assert break_even_length(slow) == pytest.approx(5.0)
+    assert break_even_acceptance(slow) is None  # three drafted give four tokens at the most
+    assert break_even_acceptance(Pair("AB", PLAIN, PLAIN)) is None
+
+
+def changed_plain(step: float) -> RunSample:
+    return msgspec.structs.replace(PLAIN, step_seconds=(step,) * 5)
+
+
+def found(*pairs: Pair, **more: Any) -> dict[str, Samples]:
+    names = (
+        "acceptance_rate", "acceptance_length", "draft_time_share", "break_even_length",
+        "break_even_acceptance", "lossless",
+    )  # fmt: skip
+    return samples(Evidence(pairs, (), None, None, **more), names)  # type: ignore[arg-type]
+
+
+def test_figures_of_drafts_are_there_where_somebody_drafts() -> None:
+    told = {name: values.values for name, values in found(PAIR, PAIR).items()}
+    assert told["acceptance_rate"] == pytest.approx((5 / 9,) * 2)
+    assert told["acceptance_length"] == (2.0, 2.0)
+    assert told["draft_time_share"] == pytest.approx((1 / 6,) * 2)
+    assert told["break_even_length"] == pytest.approx((2.0,) * 2)
+    assert "lossless" not in told
+    assert found(Pair("AB", PLAIN, PLAIN)) == {}
+    assert "break_even_length" not in found(Pair("AB", RUN, RUN))
+
+
+def test_the_proof_is_a_share_of_the_answers() -> None:
+    proof = Lossless(requests=8, identical=5, near_ties=2, widest=0.01, allowed=0.25)
+    assert report_figures(DraftReport(proof)) == {"lossless": 7 / 8}
+    assert report_figures(DraftReport()) == {}
+    assert found(PAIR, draft=DraftReport(proof))["lossless"].values == (7 / 8,)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from canned_trials import CAPABILITIES, MACHINE, MODEL
 
-from game.known_engine import VERSION, KnownEngine, known_path, recall, remember
+from game.known_engine import VERSION, Choice, KnownEngine, known_path, recall, remember
 
 KNOWN = KnownEngine(VERSION, CAPABILITIES, MODEL, "a model", MACHINE)
+DEFAULT = (None, "cpu", "default", "")
 
 
 @pytest.fixture(autouse=True)
@@ -17,24 +18,30 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LATENCY_WALL_CACHE", str(tmp_path / "cache"))
 
 
-def test_each_choice_of_worker_device_and_model_is_remembered_apart() -> None:
-    remember(None, "cpu", "default", KNOWN)
-    assert recall(None, "cpu", "default") == KNOWN
-    for other in (("ssh box", "cpu", "default"), (None, "cuda", "default"), (None, "cpu", "x")):
-        assert recall(*other) is None
+def test_each_choice_of_worker_device_and_models_is_remembered_apart() -> None:
+    remember(DEFAULT, KNOWN)
+    assert recall(DEFAULT) == KNOWN
+    others: tuple[Choice, ...] = (
+        ("ssh box", "cpu", "default", ""),
+        (None, "cuda", "default", ""),
+        (None, "cpu", "x", ""),
+        (None, "cpu", "default", "x"),
+    )
+    for other in others:
+        assert recall(other) is None
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"version": 1}', b"\xff"])
 def test_what_cannot_be_read_is_learned_again(text: bytes) -> None:
-    remember(None, "cpu", "default", KNOWN)
-    known_path(None, "cpu", "default").write_bytes(text)
-    assert recall(None, "cpu", "default") is None
+    remember(DEFAULT, KNOWN)
+    known_path(DEFAULT).write_bytes(text)
+    assert recall(DEFAULT) is None
 
 
 def test_what_an_older_game_kept_is_not_believed() -> None:
     old = KnownEngine(VERSION - 1, CAPABILITIES, MODEL, "a model", None)
-    remember(None, "cpu", "default", old)
-    assert recall(None, "cpu", "default") is None
+    remember(DEFAULT, old)
+    assert recall(DEFAULT) is None
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(
@@ -42,5 +49,5 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LATENCY_WALL_CACHE", str(tmp_path / "file"))
-    remember(None, "cpu", "default", KNOWN)
-    assert recall(None, "cpu", "default") is None
+    remember(DEFAULT, KNOWN)
+    assert recall(DEFAULT) is None

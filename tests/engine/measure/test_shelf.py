@@ -14,6 +14,7 @@ import torch
 from rounded_weights import meant_tensors, rounded
 
 from engine.config import WeightsConfig
+from engine.measure import shelf as shelf_module
 from engine.measure.quantising import UNWATCHED, Watch
 from engine.measure.shelf import Shelf
 from engine.model.config import ModelConfig
@@ -87,7 +88,10 @@ def test_crossovers_share_one_network(bench: Bench) -> None:
     assert one.embedding is other.embedding
 
 
-def test_the_two_recipes_asked_for_last_stay(bench: Bench) -> None:
+def test_the_recipes_asked_for_last_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two builds and their drafts in a shelf; here of two, which makes the test short."""
+    assert shelf_module.KEPT == 4
+    monkeypatch.setattr(shelf_module, "KEPT", 2)
     held: dict[int, weakref.ref[Any]] = {}
     for bits in (8, 4, 8, 2):
         network = bench.shelf.llama("bfloat16", bench.recipe(bits))

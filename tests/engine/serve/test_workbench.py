@@ -65,6 +65,18 @@ class Model(SimpleNamespace):
     """Stands in for a LoadedModel; can be weakly referred to."""
 
 
+class Tokens:
+    """A tokenizer of letters."""
+
+    def __init__(self, letters: str) -> None:
+        self._letters = letters
+        self.vocabulary_size = len(letters)
+        self.special_ids: frozenset[int] = frozenset()
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._letters[token].encode()
+
+
 @dataclass
 class Rooms:
     """What the stood-in rooms saw and shall answer."""
@@ -77,6 +89,7 @@ class Rooms:
     faults: tuple[Fault, ...] = ()
     raised_ceilings: Ceilings | None = None
     stopped: bool = False
+    together: int = 1
 
     def ask(self, command: Any) -> Any:
         desk = Desk(command.job, self.events.append, lambda: self.stopped)
@@ -96,12 +109,13 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
 
     def load(source: ModelSource) -> Model:
         gc.collect()
-        assert not [ref for ref in rooms.models if ref() is not None], "two models in memory"
+        alive = [ref for ref in rooms.models if ref() is not None]
+        assert len(alive) < rooms.together, "too many models in memory"
         if source.name == "broken":
             raise ModelError("broken: is cut short")
         model = Model(config=MODEL, name=source.name, digest="d", source=str(source.path))
         model.tensors = {}
-        model.tokenizer = None
+        model.tokenizer = Tokens("abd" if source.name == "foreign" else "abc")
         rooms.models.append(weakref.ref(model))
         return model
 
@@ -148,6 +162,30 @@ def test_a_model_that_cannot_be_read_leaves_none(rooms: Rooms) -> None:
         rooms.ask(Load(2, "broken"))
     with pytest.raises(InputError, match="load one first"):
         rooms.ask(Configure(3, {}))
+
+
+def test_a_model_that_drafts_is_loaded_beside_the_target_and_let_go_with_it(rooms: Rooms) -> None:
+    rooms.together = 2
+    loaded = rooms.ask(Load(1, "one", "other"))
+    assert loaded.name == "one"
+    assert (loaded.drafters.other, loaded.drafters.other_name) == (MODEL, "other")
+    assert loaded.drafters.trained is None
+    assert rooms.ask(Configure(2, {"draft.kind": "model"})).config.draft.kind == "model"
+    assert rooms.ask(Load(3, "two")).drafters.other is None
+    with pytest.raises(KnobError, match="no draft model was named"):
+        rooms.ask(Configure(4, {"draft.kind": "model"}))
+    gc.collect()
+    assert [ref() is not None for ref in rooms.models] == [False, False, True]
+
+
+def test_a_draft_of_other_tokens_is_refused_with_the_first(rooms: Rooms) -> None:
+    rooms.together = 2
+    with pytest.raises(InputError, match="foreign cannot draft for one: token 2 is b'c' in the"):
+        rooms.ask(Load(1, "one", "foreign"))
+    with pytest.raises(InputError, match="no model is loaded"):
+        rooms.ask(Configure(2, {}))
+    with pytest.raises(ModelError):
+        rooms.ask(Load(3, "one", "lost"))
 
 
 def test_a_load_that_was_stopped_leaves_none(rooms: Rooms) -> None:
@@ -229,7 +267,10 @@ def test_a_chat_asks_for_its_own_room_and_not_for_the_workload_s(
     cache and memory settings; an illegal one of those does not."""
     seen: list[EngineConfig] = []
 
-    def answer(command: Any, loaded: Any, network: Any, config: EngineConfig, desk: Any) -> str:
+    def answer(
+        command: Any, loaded: Any, network: Any, config: EngineConfig, desk: Any, draft: Any
+    ) -> str:
+        assert draft is None
         seen.append(config)
         return "answered"
 
@@ -280,7 +321,10 @@ def test_a_chat_is_answered_by_the_weights_its_build_asks_for(
             self._low_bit[recipe, precision] = Network()
             return self._low_bit[recipe, precision]
 
-    def answer(command: Any, loaded: Any, network: Any, config: EngineConfig, desk: Any) -> str:
+    def answer(
+        command: Any, loaded: Any, network: Any, config: EngineConfig, desk: Any, draft: Any
+    ) -> str:
+        assert draft is None
         assert isinstance(network, Network)
         return f"{config.weights.bits} bits by {config.weights.method}"
 
