@@ -10,7 +10,6 @@ from statistics import fmean
 
 from engine.draft_report import DraftReport
 from engine.run_metrics import acceptance_length, acceptance_rate, draft_share
-from engine.speculate.formula import break_even
 from engine.trial import Pair, RunSample
 
 OF_A_RUN: Mapping[str, Callable[[RunSample], float]] = {
@@ -28,16 +27,13 @@ def break_even_length(pair: Pair) -> float:
 
 
 def break_even_acceptance(pair: Pair) -> float | None:
-    """The acceptance rate from which on a draft of the candidate's length pays on this machine, as
-    the formula has it, with the costs that were measured; None where none does."""
-    draft, step = pair.candidate.draft, fmean(pair.reference.step_seconds)
+    """The share of drafted tokens that must stand for drafts of the candidate's whole length to
+    pay on this machine; None where all would have to, and more."""
+    draft = pair.candidate.draft
     if draft is None or not draft.counters.offered:
         return None
-    steps = len(pair.candidate.step_seconds)
-    length = len(draft.counters.offered)
-    drafting = draft.draft_seconds / steps / step
-    whole = break_even_length(pair)
-    return break_even(length, drafting / length, whole - drafting)
+    share = (break_even_length(pair) - 1) / len(draft.counters.offered)
+    return max(share, 0.0) if share <= 1 else None
 
 
 def report_figures(report: DraftReport) -> dict[str, float]:

@@ -346,10 +346,15 @@ def stop_after_layers(loaded: Loaded, folder: Path, layers: int) -> None:
         loaded.weights(qat(loaded.config), folder, check=check)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> QuantisedWeights:
+    """Trained at once, without a stop."""
+    return Loaded().weights(qat(Loaded().config), tmp_path_factory.mktemp("at_once"))
+
+
 def test_training_that_was_stopped_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: QuantisedWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Loaded().weights(qat(Loaded().config), tmp_path / "at once")
     loaded, folder = Loaded(), tmp_path / "in two"
     stop_after_layers(loaded, folder, 2)
     (layers,) = folder.iterdir()
@@ -368,8 +373,9 @@ def test_training_that_was_stopped_goes_on_where_it_was(
     assert [path.suffix for path in folder.iterdir()] == [".safetensors"]
 
 
-def test_a_finished_layer_that_is_damaged_is_trained_again(tmp_path: Path) -> None:
-    whole = Loaded().weights(qat(Loaded().config), tmp_path / "at once")
+def test_a_finished_layer_that_is_damaged_is_trained_again(
+    whole: QuantisedWeights, tmp_path: Path
+) -> None:
     loaded, folder = Loaded(), tmp_path / "in two"
     stop_after_layers(loaded, folder, 1)
     (file,) = folder.glob("*.layers/*.safetensors")
