@@ -242,12 +242,15 @@ class Engine:
 
     @property
     def kernel_path(self) -> dict[str, str]:
-        """The kernels that run, by operation: linear, attention, norm, rope, head.
+        """The kernels that run, by operation: linear, attention, norm, rope, head; and draft, who
+        drafts and by which kernels, where somebody does.
 
         Attention names every form that this cache lets run, and the width of its keys and values
         where it is not the run's own.
         """
-        return self.model.kernel_path | {"attention": self._attention}
+        drafting = self._speculator
+        path = self.model.kernel_path | {"attention": self._attention}
+        return path | ({} if drafting is None else {"draft": drafting.proposer.form})
 
     # One step
 

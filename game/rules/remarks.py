@@ -11,6 +11,7 @@ from engine.intervals import Decision
 from engine.metrics import METRICS
 from engine.trial import Fault, Flood, TrialResult
 from game.rules.cliff import build_fell, over_the_cliff
+from game.rules.draft_advice import draft_advice
 from game.rules.verdict import FLOODED, BoundBy, Remark, Word
 from game.rules.weight_advice import weight_advice
 
@@ -82,8 +83,8 @@ def advice(
 ) -> tuple[Remark, ...]:
     """What to do next, in the order to try it; nothing twice.
 
-    What can be said of the weights is said of every goal they broke; otherwise the first broken
-    goal and what bound the run name one lever.
+    What can be said of the weights and of drafts is said of every goal they broke; otherwise the
+    first broken goal and what bound the run name one lever.
     """
     codes: dict[str, Remark] = {}
     if word == "invalid":
@@ -97,13 +98,15 @@ def advice(
         codes["nothing_lost"] = Remark("nothing_lost")
     elif word == "fail":
         broken = [goal.metric for goal in decided if goal.holds is False]
-        named = weight_advice(broken, result) if result.flood is None else ()
+        named: tuple[Remark, ...] = ()
         code = LEVERS.get(bound_by, "")
         if result.flood is None and broken:
+            named = tuple(Remark(one) for one in weight_advice(broken, result))
+            named += draft_advice(broken, result)
             code = _ROOM_GOALS.get(broken[0], code)
-        for one in named or (code,):
-            if one:
-                codes[one] = Remark(one)
+        if code and not named:
+            named = (Remark(code),)
+        codes |= {one.code: one for one in named}
     if word != "invalid" and cv > NOISE_BANNER:
         codes["noisy_machine"] = Remark("noisy_machine", {"cv": percent(cv)})
     return tuple(codes.values())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
+from engine.drafters import cost_ratio
 from engine.knobs import KNOBS
 from engine.metrics import METRICS
 from engine.resolve import Resolved
@@ -25,8 +26,11 @@ from game.widgets.kept import Keeping, keeping_of
 from game.widgets.keys import KeyHint
 from game.widgets.paging_piece import PagingPiece
 from game.widgets.pendulum_piece import PendulumPiece
+from game.widgets.plaza_piece import PlazaPiece
+from game.widgets.trial_points import trial_points
 
 if TYPE_CHECKING:
+    from engine.config import EngineConfig
     from engine.knobs import Value
     from engine.price import Price
     from engine.trial import TrialResult
@@ -52,6 +56,7 @@ PIECES: dict[str, type[HallPiece]] = {
     "furnace": FurnacePiece,
     "paging": PagingPiece,
     "precision": CliffPiece,
+    "plaza": PlazaPiece,
 }
 
 
@@ -115,18 +120,40 @@ class InHallScreen(HallScreen[None]):
         )
 
     def _keeping(self, result: TrialResult | None) -> Keeping | None:
+        config, model = self._config(result), self.session.model_config
+        return None if model is None or config is None else keeping_of(config.weights, model)
+
+    def _config(self, result: TrialResult | None) -> EngineConfig | None:
         """Of a trial as it was run, else of the knobs as they stand; None where they cannot be."""
-        stage, model = self.attempt.stage, self.session.model_config
         if result is not None:
-            config = result.config
-        else:
-            build = self.attempt.build
-            changed = {name: build[name] for name in stage.knobs if name in build}
-            resolved = self.session.check(stage.id, changed)
-            if not isinstance(resolved, Resolved):
-                return None
-            config = resolved.config
-        return None if model is None else keeping_of(config.weights, model)
+            return result.config
+        stage, build = self.attempt.stage, self.attempt.build
+        changed = {name: build[name] for name in stage.knobs if name in build}
+        resolved = self.session.check(stage.id, changed)
+        return resolved.config if isinstance(resolved, Resolved) else None
+
+    def _with_drafts(self, frame: Frame) -> Frame:
+        """`frame`, and in a hall about drafts what its records say of them and what one costs."""
+        stage = self.attempt.stage
+        if not any(name.startswith("draft.") for name in stage.knobs):
+            return frame
+        return replace(
+            frame,
+            drafts=trial_points(self.session.records(), stage),
+            draft_cost=self._draft_cost(frame.result),
+            goals={goal.metric: goal.bound for goal in stage.goals},
+        )
+
+    def _draft_cost(self, result: TrialResult | None) -> float | None:
+        config, model = self._config(result), self.session.model_config
+        machine = self.session.capabilities
+        if config is None or model is None or machine is None:
+            return None
+        forms = machine.low_bit_forms.get(config.run.precision, ())
+        try:
+            return cost_ratio(config, model, self.session.drafters, forms)
+        except ValueError:  # nothing of the kind can draft here; the forge says so
+            return None
 
     def prices(self, result: TrialResult | None = None) -> dict[BuildName, Price]:
         """Both builds by formula: of a trial as it was run, else of the knobs as they stand."""
@@ -157,7 +184,7 @@ class InHallScreen(HallScreen[None]):
     def update_pieces(self) -> None:
         """Tell the set piece what is known, and let it move as far as the settings allow."""
         for piece in self.query(HallPiece):
-            piece.show(self._with_weights(self.piece_frame()))
+            piece.show(self._with_drafts(self._with_weights(self.piece_frame())))
             piece.set_pace("still" if self.reduced_motion else "timed" if self.calm else "free")
 
     def retell(self) -> None:

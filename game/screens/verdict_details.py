@@ -9,6 +9,7 @@ from engine.metrics import METRICS
 from engine.trial import Ledger, TrialResult
 from game.load_figures import served_figures
 from game.outcome import Outcome
+from game.screens.draft_details import draft_details
 from game.screens.weight_details import weight_details
 from game.widgets.figure_table import Row, draw_table
 from game.widgets.figures import duration, plain_number, share, size
@@ -134,10 +135,11 @@ def _figure(name: str, value: float) -> str:
 
 
 def draw_details(say: Say, outcome: Outcome, width: int, plain: bool = False) -> list[Line]:
-    """What quantising cost in quality, where it was looked at; then what every trial tells."""
-    lines = weight_details(say, outcome, width, plain)
-    if lines:
-        lines.append(())
+    """What quantising cost in quality and what became of drafts, where either was; then what every
+    trial tells."""
+    lines: list[Line] = []
+    for found in (weight_details(say, outcome, width, plain), draft_details(say, outcome, width)):
+        lines += [*found, ()] if found else []
     return [
         *lines,
         (Run(say("detail.title"), "bronze"),),

@@ -23,6 +23,7 @@ from game.roof_points import TwoPhases
 from game.widgets.footholds import Foothold
 from game.widgets.kept import Keeping
 from game.widgets.pendulum import Pace
+from game.widgets.trial_points import TrialPoint
 
 Say = Callable[..., str]
 View = Literal["first", "second"]
@@ -36,7 +37,9 @@ class Frame:
     dial shows while it is being moved; `veiled` is true until the guess is sealed: what would
     answer the hall's question must not be drawn. `keeping` is how the build at hand keeps its
     weights; `footholds` and `rungs` are what the hall's records say of quality by width, `goals`
-    its bounds by metric.
+    its bounds by metric. `drafts` are the hall's trials that drafted; `draft_cost` is what a
+    drafted token of the build at hand costs by formula, in steps of the model, None where nobody
+    knows yet.
     """
 
     debt: int = 0
@@ -53,6 +56,8 @@ class Frame:
     footholds: tuple[Foothold, ...] = ()
     rungs: tuple[Rung, ...] = ()
     goals: Mapping[str, float] = field(default_factory=dict)
+    drafts: tuple[TrialPoint, ...] = ()
+    draft_cost: float | None = None
 
 
 class HallPiece(Container):

@@ -255,8 +255,8 @@ def _figures(canvas: Canvas, section: Section, words: WaterWords) -> None:
     if waters.over:
         top = min(section.y(waters.top) // DOWN, rim - 1)
         marks.append((top, f"+{size(waters.over)}", "danger"))
-        if top > 0:
-            marks.append((top - 1, words.over, "danger"))
+        if rim > 1:  # beneath the figure where that has the topmost line
+            marks.append((max(top - 1, 0), words.over, "danger"))
     elif waters.level > waters.weights:
         marks.append((section.y(waters.level) // DOWN, size(waters.level), "wall"))
     marks.append((section.y(waters.weights) // DOWN, size(waters.weights), "bronze"))

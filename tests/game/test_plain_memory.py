@@ -9,6 +9,7 @@ from canned_memory import ABYSS_BUILDS
 from canned_serving import PAGING_BUILDS
 from canned_trials import make_result
 from canned_worker import CannedWorker
+from msgspec.structs import replace
 from plain_script import Script, play
 from sealed_records import a_climb
 
@@ -163,3 +164,19 @@ async def test_counted_goals_are_told_to_the_last_token(tmp_path: Path) -> None:
     served = await again.trial("paging", PAGING_BUILDS["pass"], 40.0)
     assert "p99" in "\n".join(verdict_lines(again, served))
     await again.close()
+
+
+async def test_what_drafts_has_its_part_of_a_flood(tmp_path: Path) -> None:
+    flooded = make_result("abyss", "flooded")
+    assert flooded.flood is not None
+    ledger = flooded.flood.ledger
+    parts = ledger.parts | {"draft": 76_500_000}
+    flood = replace(flooded.flood, ledger=replace(ledger, parts=parts))
+    worker = CannedWorker(replace(flooded, flood=flood))
+    session = Session.open(tmp_path, make_client=worker.make)
+    for language, words in (("en", "draft 76.5 MB"), ("zh", "草稿模型 76.5 MB")):
+        session.update_settings(language=language)
+        outcome = await session.trial("abyss", ABYSS_BUILDS["flooded"], 40.0)
+        worker.answers = [replace(flooded, flood=flood)]
+        assert any(words in line for line in verdict_lines(session, outcome))
+    await session.close()

@@ -85,6 +85,7 @@ def test_every_kind_runs_its_trial_and_loses_nothing(shelf: Shelf, kind: str) ->
     for pair in result.pairs:
         check_sample(pair.candidate)
         assert pair.candidate.draft is not None and pair.reference.draft is None
+    assert result.kernel_path["draft"] and "draft" not in result.reference_kernel_path
     # The account is the price, part by part, and tells the draft where it holds something.
     predicted, allocated = result.memory.predicted, result.memory.allocated
     assert predicted.get("draft", 0) == allocated.get("draft", 0)

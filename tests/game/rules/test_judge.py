@@ -13,6 +13,8 @@ import pytest
 
 import game.rules.bounds as bounds_module
 import game.rules.cliff as cliff_module
+import game.rules.draft_advice as draft_advice_module
+import game.rules.draft_costs as draft_costs_module
 import game.rules.judge as judge_module
 import game.rules.remarks as remarks_module
 import game.rules.weight_advice as weight_advice_module
@@ -45,7 +47,15 @@ WORK = PhaseWork(
 )
 THROUGHPUT = Bound("decode_throughput_ratio", ">=", 6.0)
 TPOT = Bound("tpot_ratio", "<=", 1.6)
-MODULES = (judge_module, bounds_module, remarks_module, cliff_module, weight_advice_module)
+MODULES = (
+    judge_module,
+    bounds_module,
+    remarks_module,
+    cliff_module,
+    weight_advice_module,
+    draft_advice_module,
+    draft_costs_module,
+)
 
 
 def sample(
@@ -322,9 +332,12 @@ def test_the_judge_reads_no_clock_and_does_no_input_or_output(module: ModuleType
         "engine.load_metrics",
         "engine.metrics",
         "engine.quality_report",
+        "engine.speculate.formula",
         "engine.trial",
         "game.rules.bounds",
         "game.rules.cliff",
+        "game.rules.draft_advice",
+        "game.rules.draft_costs",
         "game.rules.remarks",
         "game.rules.verdict",
         "game.rules.weight_advice",

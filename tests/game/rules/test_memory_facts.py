@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from canned_drafts import make_drafted
 from canned_memory import FULL_TOKEN, make_hold
 from canned_serving import make_serve
 from canned_trials import CAPABILITIES, MACHINE, MODEL, Case
@@ -42,6 +43,33 @@ def after_pressing(stage: str) -> Facts:
     verdict = judge(result, result.spec.bounds)
     told = trial_facts(STAGES[stage], None, verdict, result, None, None, 0, 0)
     return derive({**before(stage, **result.spec.build), **told})
+
+
+def after_drafting() -> Facts:
+    """The same of a build that drafts."""
+    result = make_drafted()
+    verdict = judge(result, result.spec.bounds)
+    told = trial_facts(STAGES["plaza"], None, verdict, result, None, None, 0, 0)
+    return derive({**before("plaza", **result.spec.build), **told})
+
+
+def test_drafts_are_told_as_they_were_counted() -> None:
+    """82, 67, 55 and 45 of a hundred stood: 249 of 400; 2.2 steps' time a step, of it one drafting;
+    24 of 48, 33 of 40, 34 of 36 by kind."""
+    told = after_drafting()
+    assert told["draft_kind"] == "self4" and told["draft_length"] == 4
+    assert (
+        told["acceptance_percent"] == pytest.approx(62.25, abs=0.06) and told["step_tokens"] == 3.49
+    )
+    assert told["even_tokens"] == pytest.approx(2.2, rel=0.01)
+    assert told["even_percent"] == pytest.approx(100 * 1.2 / 4, rel=0.02)
+    assert told["draft_share_percent"] == pytest.approx(100 / 2.2, rel=0.01)
+    assert (told["story_percent"], told["code_percent"], told["list_percent"]) == (50, 82.5, 94.4)
+    assert told["best_kind"] == "list" and told["worst_kind"] == "story"
+    assert told["lossless"] is True and told["compared"] == 8 and told["near_ties"] == 0
+    assert 15 < float(told["draft_cost_percent"]) < 19  # four bits of thirty-two, and scales
+    bare = before("plaza", **{"draft.kind": "trained"})
+    assert "draft_cost_percent" not in bare  # no head ships for the canned model
 
 
 def test_the_build_says_how_its_cache_is_kept() -> None:
@@ -156,7 +184,8 @@ def test_every_fact_of_memory_comes_of_some_trial() -> None:
     paired = {"decode_throughput_ratio", "build_tpot_ms"}  # the pendulum's
     pressed = set(after_pressing("furnace")) | set(after_pressing("precision"))
     unshown = {"shown_by"}  # of a machine that cannot show a lesson
-    assert set(FACTS) - given - pressed <= guessed | paired | unshown
+    drafted = set(after_drafting())
+    assert set(FACTS) - given - pressed - drafted <= guessed | paired | unshown
 
 
 def test_a_ledger_that_was_not_kept_leaves_its_facts_out() -> None:
