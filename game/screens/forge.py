@@ -13,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 from engine.clean import clean
 from engine.knobs import KNOBS, Value
 from engine.resolve import Resolved
+from game.screens.draft_notes import draft_notes
 from game.screens.forge_goals import forge_goals
 from game.screens.forge_knobs import FEW_KNOBS, knob_rows, ladder_with
 from game.screens.forge_notes import forge_notes, note_lines
@@ -228,15 +229,18 @@ class ForgeScreen(InHallScreen):
         return lines
 
     def _draw_notes(self, width: int, rows: int, plain: bool) -> list[Line]:
-        checked, model = self.session.check(self.stage.id, self.attempt.build), None
-        if self._has_weights and isinstance(checked, Resolved):
-            model = self.session.model_config
-        machine = self.session.capabilities
+        checked = self.session.check(self.stage.id, self.attempt.build)
+        model, machine = self.session.model_config, self.session.capabilities
         if model is None or machine is None or not isinstance(checked, Resolved):
             return []
         forms = machine.low_bit_forms.get(checked.config.run.precision, ())
         knob = self.stage.knobs[self.cursor]
-        notes = forge_notes(self.say, checked.config, model, forms, knob)
+        notes = []
+        if self._has_weights:
+            notes += forge_notes(self.say, checked.config, model, forms, knob)
+        if any(name.startswith("draft.") for name in self.stage.knobs):
+            drafters = self.session.drafters
+            notes += draft_notes(self.say, checked.config, model, drafters, forms, knob)
         most = _NOTE_ROWS if self.app.size.height < _FULL_ROWS else 2 * _NOTE_ROWS
         return note_lines(notes, width, most)
 
