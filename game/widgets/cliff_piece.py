@@ -41,10 +41,7 @@ class CliffPiece(HallPiece):
 
     def set_out(self) -> None:
         super().set_out()
-        second = self.two_views
-        both = self.room_for_both and second
-        self.query_one("#cliff", Picture).display = both or self.view == "first" or not second
-        self.query_one("#positions", Picture).display = both or (self.view == "second" and second)
+        self.share_room(self.query_one("#cliff"), self.query_one("#positions"))
 
     def update_piece(self) -> None:
         self.set_out()

@@ -49,10 +49,7 @@ class FurnacePiece(HallPiece):
 
     def set_out(self) -> None:
         super().set_out()
-        heat = self.two_views
-        both = self.room_for_both and heat
-        self.query_one("#press", Picture).display = both or self.view == "first" or not heat
-        self.query_one("#heat", Picture).display = both or (self.view == "second" and heat)
+        self.share_room(self.query_one("#press"), self.query_one("#heat"))
 
     def update_piece(self) -> None:
         self.set_out()

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.widget import Widget
 
 from engine.machine import Ceilings
 from engine.price import Price
@@ -118,6 +119,14 @@ class HallPiece(Container):
             self.size.width >= self.BESIDE_COLUMNS and self.size.height < 2 * self.BOTH_ROWS,
             "-beside",
         )
+
+    def share_room(self, first: Widget, second: Widget) -> None:
+        """Show both views where there is room, else the one that is turned to; the second only
+        where it has something to show."""
+        two = self.two_views
+        both = self.room_for_both and two
+        first.display = both or self.view == "first" or not two
+        second.display = both or (self.view == "second" and two)
 
     def update_piece(self) -> None:
         """Draw again from the frame, in the language of the moment."""

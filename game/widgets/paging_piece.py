@@ -66,10 +66,7 @@ class PagingPiece(HallPiece):
 
     def set_out(self) -> None:
         super().set_out()
-        lanes = self.two_views
-        both = self.room_for_both and lanes
-        self.query_one("#pages", Picture).display = both or self.view == "first" or not lanes
-        self.query_one("#lanes", Picture).display = both or (self.view == "second" and lanes)
+        self.share_room(self.query_one("#pages"), self.query_one("#lanes"))
 
     def update_piece(self) -> None:
         self.set_out()

@@ -30,9 +30,7 @@ class PendulumPiece(HallPiece):
 
     def set_out(self) -> None:
         super().set_out()
-        both = self.room_for_both and self._roof_known
-        self.query_one(Pendulum).display = both or self.view == "first" or not self._roof_known
-        self.query_one(Picture).display = both or (self.view == "second" and self._roof_known)
+        self.share_room(self.query_one(Pendulum), self.query_one(Picture))
 
     @property
     def _roof_known(self) -> bool:

@@ -49,10 +49,7 @@ class PlazaPiece(HallPiece):
 
     def set_out(self) -> None:
         super().set_out()
-        second = self.two_views
-        both = self.room_for_both and second
-        self.query_one("#speeds", Picture).display = both or self.view == "first" or not second
-        self.query_one("#texts", Picture).display = both or (self.view == "second" and second)
+        self.share_room(self.query_one("#speeds"), self.query_one("#texts"))
 
     def update_piece(self) -> None:
         self.set_out()
