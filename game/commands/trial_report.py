@@ -10,6 +10,7 @@ import msgspec
 
 from engine.clean import clean
 from engine.trial import TrialResult
+from game.commands.draft_report import draft_document, draft_lines
 from game.commands.memory_report import (
     flood_document,
     load_document,
@@ -46,6 +47,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "quality": quality,
         "quantised": quantised_document(result) if result else None,
         "ladder": ladder_document(result) if result else [],
+        "draft": draft_document(result) if result else None,
         "bound_by": verdict.bound_by,
         "bound_share": verdict.bound_share,
         "phase_bounds": verdict.phase_bounds,
@@ -84,8 +86,9 @@ def verdict_lines(session: Session, outcome: Outcome) -> Iterator[str]:
         yield "  " + remark_words(session.text, remark)
     for goal in verdict.goals:
         yield "  " + goal_line(session, goal, goal.metric in verdict.metrics)
-    for line in (*memory_lines(session, outcome), *weight_lines(session, outcome)):
-        yield "  " + line
+    for told in (memory_lines, weight_lines, draft_lines):
+        for line in told(session, outcome):
+            yield "  " + line
     if result is not None:
         yield from _measured_lines(session, verdict, result)
     yield from _ledger_lines(session, outcome)

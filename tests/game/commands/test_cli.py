@@ -6,9 +6,10 @@ import json
 
 import msgspec
 import pytest
+from canned_drafts import make_drafted
 from canned_trials import MACHINE, make_result
 
-from engine.messages import Failed
+from engine.messages import Failed, Load
 from game import cli
 from game.session import Session
 
@@ -167,6 +168,24 @@ def test_a_machine_that_cannot_show_a_lesson_says_so(
     assert cli.run([command, hall]) in (0, 1)
     told = capsys.readouterr().err
     assert said in told and ("cannot show" in told) == bool(said)
+
+
+def test_a_trial_of_drafts_tells_what_became_of_them(machine, capsys):
+    worker = machine(make_drafted(), make_drafted())
+    arguments = ["trial", "plaza", "--set", "kind=self4", "--draft-model", "another"]
+    assert cli.run([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["draft"]["lossless"]["identical"] == 8
+    assert [text["kind"] for text in told["draft"]["texts"]] == ["story", "code", "list"]
+    assert told["metrics"]["acceptance_rate"] == pytest.approx(249 / 400)
+    assert {command.draft for command in worker.commands if isinstance(command, Load)} == {
+        "another"
+    }
+    assert cli.run(arguments) == 0
+    lines = capsys.readouterr().out
+    assert "1,992 of 3,200 tokens stood, 62 %; 3.49 tokens a step" in lines
+    assert "8 answers, the same token by token" in lines
+    assert "who lived [alone] <on> the edge of" in lines
 
 
 def test_lint_of_words_alone_runs_no_trial(machine, capsys):
