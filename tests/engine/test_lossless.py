@@ -66,16 +66,19 @@ def plain(shelf: Shelf, prompts: list[list[int]]) -> list[list[int]]:
     return said(shelf, DraftConfig(), prompts)[0]
 
 
-@pytest.mark.parametrize("draft", [DraftConfig("self4", 3)])
+@pytest.mark.parametrize(
+    ("draft", "count"), [(DraftConfig("trained", 2), PROMPTS), (DraftConfig("self4", 3), 6)]
+)
 def test_the_words_are_those_without_a_draft(
-    shelf: Shelf, prompts: list[list[int]], plain: list[list[int]], draft: DraftConfig
+    shelf: Shelf, prompts: list[list[int]], plain: list[list[int]], draft: DraftConfig, count: int
 ) -> None:
-    drafted, engine = said(shelf, draft, prompts)
+    """The model itself in four bits is slow where many rows draft: fewer questions stand for it."""
+    drafted, engine = said(shelf, draft, prompts[:count])
     counted = engine.draft_counters
     assert counted.accepted > 0 and counted.drafted > counted.accepted
-    assert [len(one) for one in drafted] == [WORDS] * PROMPTS
+    assert [len(one) for one in drafted] == [WORDS] * count
     model = shelf.llama("float32")
-    for prompt, one, other in zip(prompts, plain, drafted, strict=True):
+    for prompt, one, other in zip(prompts, plain, drafted, strict=False):
         if one == other:
             continue
         place = next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
