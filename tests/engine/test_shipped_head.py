@@ -27,7 +27,7 @@ QUESTIONS = (
     "Write a short poem about a river.",
     "List three uses of a knife in the kitchen.",
 )
-WORDS = 16
+WORDS = 32
 MEGABYTES = 8
 """A few MiB, as package data may be."""
 
@@ -82,4 +82,4 @@ def test_it_foretells_what_the_model_says(loaded: LoadedModel) -> None:
         engine.step()
     counted = engine.draft_counters
     assert counted.bare <= len(QUESTIONS)  # a last step may have no room for one
-    assert counted.accepted > 0.25 * counted.drafted  # by chance none of 8,192 words would
+    assert counted.accepted > 0.2 * counted.drafted  # by chance none of 8,192 words would
