@@ -199,9 +199,7 @@ TABLE = (
     _of_runs("story_percent", "acceptance while telling a story, percent"),
     _of_runs("code_percent", "acceptance while writing code, percent"),
     _of_runs("list_percent", "acceptance while writing a list, percent"),
-    Fact(
-        "best_kind", "text", "trial", "the kind foreseen best", _TEXTS, of="runs"
-    ),
+    Fact("best_kind", "text", "trial", "the kind foreseen best", _TEXTS, of="runs"),
     Fact("worst_kind", "text", "trial", "the kind foreseen worst", _TEXTS, of="runs"),
     _of_runs("compared", "answers compared with those of the same build without a draft"),
     _of_runs("near_ties", "of these, answers that parted where rounding decides"),
