@@ -76,6 +76,11 @@ def test_every_knob_lands_in_its_field() -> None:
         "weights.edge_layers": 3,
         "memory.budget": 333,
         "memory.overflow": "break",
+        "draft.kind": "exit",
+        "draft.length": 7,
+        "draft.ngram": 5,
+        "draft.exit_layer": 1,
+        "draft.adaptive": "on",
     }
     assert set(build) == set(KNOBS)
     config = resolve(build, MACHINE, MODEL).config

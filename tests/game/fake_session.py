@@ -15,6 +15,7 @@ import msgspec
 from canned_trials import CAPABILITIES, MACHINE, MODEL, make_result
 
 from engine.capabilities import Capabilities
+from engine.drafters import NO_OTHERS
 from engine.machine import MachineProfile
 from engine.messages import AnyEvent
 from engine.model.config import ModelConfig
@@ -29,6 +30,8 @@ from story.loader import load_stages
 
 class FakeBridge:
     """Stands for `EngineBridge`. `hold` keeps `ready` from ending until it is set."""
+
+    drafters = NO_OTHERS
 
     def __init__(
         self,

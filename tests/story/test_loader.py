@@ -45,7 +45,7 @@ def test_ten_halls_in_the_order_of_the_tale() -> None:
     assert [stage.order for stage in stages] == list(range(10))
     built = [stage for stage in stages if stage.open]
     assert [stage.id for stage in built] == [
-        "gate", "pendulum", "abyss", "furnace", "paging", "precision",
+        "gate", "pendulum", "abyss", "furnace", "paging", "precision", "plaza",
     ]  # fmt: skip
     for before, stage in zip(built, built[1:], strict=False):
         assert stage.opens_after == before.id  # a hall that is not built bars no way
