@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from engine.config import EngineConfig
+from engine.drafters import SELF_BITS, self_recipe
 from engine.fit import weight_elements
 from engine.knobs import KnobError
 from engine.load import request_count
@@ -71,6 +72,8 @@ def prepare(
     watch, report = watched_at(desk, side), None
     if recipe is not None:
         report = shelf.quantised(recipe, config.run.precision, watch).report
+    if config.draft.kind in SELF_BITS:  # not a part of loading either
+        shelf.quantised(self_recipe(config.draft.kind, shelf.config), config.run.precision, watch)
     desk.progress("loading", 0, 1, detail=config.run.precision)
     start = clock()
     model = shelf.llama(config.run.precision, recipe, config.weights.crossover, watch)
@@ -78,6 +81,7 @@ def prepare(
     seconds = (clock() - start) / 1e9
     desk.check()
     engine = make_engine(model, config, shelf.tokenizer.eos_ids, draft)
+    # Another model that drafts is dense, whatever the target is: its head tells whether those pack.
     dense = draft.kernel_path if isinstance(draft, Llama) and draft.config != model.config else None
     packed = "packed" in (dense or engine.kernel_path).get("head", "")
     forms = model.low_bit_forms

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log
+from math import ceil, floor
 
 from rich.cells import cell_len
 
@@ -17,6 +17,7 @@ from game.widgets.canvas import ACROSS, DOWN, Canvas
 from game.widgets.figures import plain_number
 from game.widgets.footholds import Foothold, Hold
 from game.widgets.ink import Ink, Line
+from game.widgets.log_scale import log_part
 
 GUTTER = 7
 """Cells left of the plot, for the figures of the losses."""
@@ -69,17 +70,13 @@ class Window:
 
     def place(self, bits: float, kl: float) -> tuple[float, float]:
         """(x, y) in dots; what lies outside stands at the margin."""
-        across = _part(bits, self.narrow, self.wide)
-        down = _part(kl, self.least, self.most)
+        across = log_part(bits, self.narrow, self.wide)
+        down = log_part(kl, self.least, self.most)
         return (1 - across) * (self.columns * ACROSS - 1), down * (self.rows * DOWN - 1)
 
     def cell(self, bits: float, kl: float) -> tuple[int, int]:
         x, y = self.place(bits, kl)
         return floor(x + 0.5) // ACROSS, floor(y + 0.5) // DOWN
-
-
-def _part(value: float, low: float, high: float) -> float:
-    return log(min(max(value, low), high) / low) / log(high / low)
 
 
 def window_for(cliff: Cliff, columns: int, rows: int) -> Window:

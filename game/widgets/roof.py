@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from game.widgets.canvas import DOWN, Canvas
 from game.widgets.figures import operations
 from game.widgets.ink import Ink, Line
+from game.widgets.log_scale import log_part
 
 _MARGIN = 9
 
@@ -57,18 +58,13 @@ class Frame:
 
     def place(self, intensity: float, rate: float) -> tuple[float, float]:
         """(x, y) in dots of a point on the plot; y grows downward."""
-        x = _part(intensity, *self.intensity) * (self.columns * 2 - 1)
-        y = (1 - _part(rate, *self.rate)) * (self.rows * DOWN - 1)
+        x = log_part(intensity, *self.intensity) * (self.columns * 2 - 1)
+        y = (1 - log_part(rate, *self.rate)) * (self.rows * DOWN - 1)
         return x, y
 
     def cell(self, intensity: float, rate: float) -> tuple[int, int]:
         x, y = self.place(intensity, rate)
         return floor(x + 0.5) // 2, floor(y + 0.5) // DOWN
-
-
-def _part(value: float, low: float, high: float) -> float:
-    inside = min(max(value, low), high)
-    return log10(inside / low) / log10(high / low)
 
 
 def frame_for(roofs: Sequence[Roof], points: Sequence[Point], columns: int, rows: int) -> Frame:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor, log
+from math import floor
 
 from rich.cells import cell_len
 
@@ -23,6 +23,7 @@ from game.rules.draft_costs import DraftCosts
 from game.widgets.canvas import ACROSS, DOWN, Canvas
 from game.widgets.figures import plain_number
 from game.widgets.ink import Ink, Line
+from game.widgets.log_scale import log_part
 from game.widgets.trial_points import Mark, TrialPoint
 
 GUTTER = 7
@@ -100,16 +101,12 @@ class Window:
     def place(self, length: float, gain: float) -> tuple[float, float]:
         """(x, y) in dots; what lies outside stands at the margin."""
         air = min(_AIR * ACROSS, self.columns * ACROSS / 4)
-        across = air + _part(length, 1, self.longest) * (self.columns * ACROSS - 1 - 2 * air)
-        return across, (1 - _part(gain, self.low, self.high)) * (self.rows * DOWN - 1)
+        across = air + log_part(length, 1, self.longest) * (self.columns * ACROSS - 1 - 2 * air)
+        return across, (1 - log_part(gain, self.low, self.high)) * (self.rows * DOWN - 1)
 
     def cell(self, length: float, gain: float) -> tuple[int, int]:
         x, y = self.place(length, gain)
         return floor(x + 0.5) // ACROSS, floor(y + 0.5) // DOWN
-
-
-def _part(value: float, low: float, high: float) -> float:
-    return log(min(max(value, low), high) / low) / log(high / low)
 
 
 def window_for(speeds: Speeds, columns: int, rows: int) -> Window:
