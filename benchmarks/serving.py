@@ -36,7 +36,7 @@ from engine.config import (
     WorkloadConfig,
 )
 from engine.detect import detect
-from engine.knobs import Value
+from engine.domains import Value
 from engine.load import RequestShape, draw_load
 from engine.model.llama import DTYPES, Llama
 from engine.model.loader import LoadedModel, load_model

@@ -32,8 +32,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "active")
 import torch
 
 from engine.detect import detect
+from engine.domains import Value
 from engine.intervals import decide
-from engine.knobs import Value
 from engine.machine import load_profile
 from engine.measure.calibrate import calibrate
 from engine.measure.shelf import Shelf

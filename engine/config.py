@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engine.knobs import KNOBS, KnobError, Value, nearest_knob
+from engine.domains import KnobError, Value
+from engine.knobs import KNOBS, nearest_knob
 
 Build = Mapping[str, Value]
 """Knob name -> position, for the knobs a player set; the rest stand at their defaults."""
@@ -111,6 +112,13 @@ class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 0 if self.kind == "none" else self.length
 
 
+class SamplingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How tokens are drawn: `temperature` 0 takes the likeliest (greedy), 1 draws as the model's
+    own probabilities say."""
+
+    temperature: float = 0.0
+
+
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workload: WorkloadConfig = msgspec.field(default_factory=WorkloadConfig)
     schedule: ScheduleConfig = msgspec.field(default_factory=ScheduleConfig)
@@ -119,6 +127,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemoryConfig = msgspec.field(default_factory=MemoryConfig)
     weights: WeightsConfig = msgspec.field(default_factory=WeightsConfig)
     draft: DraftConfig = msgspec.field(default_factory=DraftConfig)
+    sampling: SamplingConfig = msgspec.field(default_factory=SamplingConfig)
 
 
 def complete(build: Build) -> dict[str, Value]:

@@ -38,6 +38,9 @@ def break_even_acceptance(pair: Pair) -> float | None:
 
 def report_figures(report: DraftReport) -> dict[str, float]:
     """`lossless` is the share of answers that are the same as without a draft, near-ties excused;
-    left out where nothing was compared."""
+    of sampled answers, which differ anyway, 1 where they were drawn from the model's own
+    distribution and 0 where not. Left out where nothing was compared."""
+    if report.drawn is not None:
+        return {"lossless": float(report.drawn.fair)}
     proof = report.lossless
     return {} if proof is None or not proof.requests else {"lossless": proof.same / proof.requests}

@@ -35,6 +35,25 @@ class Lossless(_Value, frozen=True):
         return self.identical + self.near_ties
 
 
+class Drawn(_Value, frozen=True):
+    """Sampled answers of the timed runs, held to the model's own distribution.
+
+    Each of `tokens` is a point between 0 and 1 that is evenly spread if the token was drawn as the
+    model alone would have drawn it. `distance` is the farthest that the points' shares lie from
+    evenness (Kolmogorov and Smirnov), `chance` how often fair draws lie as far; below `least` they
+    are not taken for fair.
+    """
+
+    tokens: int
+    distance: float
+    chance: float
+    least: float
+
+    @property
+    def fair(self) -> bool:
+        return self.chance >= self.least
+
+
 class Piece(_Value, frozen=True):
     """Words side by side that had one fate; those that were rejected are not in the answer."""
 
@@ -61,7 +80,9 @@ class DraftedText(_Value, frozen=True):
 
 
 class DraftReport(_Value, frozen=True):
-    """`lossless` is there where the reference is the same build without a draft."""
+    """The proof is there where the reference is the same build without a draft: `lossless` for
+    greedy answers, `drawn` for sampled ones."""
 
     lossless: Lossless | None = None
     texts: tuple[DraftedText, ...] = ()
+    drawn: Drawn | None = None

@@ -6,102 +6,15 @@ unique ending is enough (`batch=8`); an ambiguous or unknown name is refused wit
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from engine.capabilities import Capabilities
+from engine.domains import Domain, IntDomain, KnobError, RealDomain, Value, WordDomain, nearest_name
 from engine.model.config import ModelConfig
 
-Value = int | str
 Cost = Literal["live", "recapture", "reload"]
-
-
-class KnobError(ValueError):
-    """A setting that cannot be: says what was wrong and the nearest legal value."""
-
-
-@dataclass(frozen=True)
-class IntDomain:
-    """Whole numbers in [low, high]; `special` names values outside it, such as 0 = "whole".
-
-    The forge moves along `ladder`; the command line may name any legal number. `only_ladder` says
-    that no number between the ladder's is legal.
-    """
-
-    low: int
-    high: int
-    ladder: tuple[int, ...]
-    special: Mapping[int, str] = field(default_factory=dict)
-    only_ladder: bool = False
-
-    def parse(self, text: str) -> int:
-        for value, word in self.special.items():
-            if text == word:
-                return value
-        try:
-            value = int(text)
-        except ValueError:
-            raise KnobError(f"{text!r} is not a whole number; {self.describe()}") from None
-        return self.check(value)
-
-    def check(self, value: Value) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise KnobError(f"{value!r} is not a whole number; {self.describe()}")
-        if value in self.special:
-            return value
-        if self.only_ladder:
-            legal = [number for number in self.ladder if number not in self.special]
-            if value in legal:
-                return value
-            nearest = min(legal, key=lambda number: abs(number - value))
-            raise KnobError(
-                f"{value} is not one of its values; {self.describe()}; nearest: {nearest}"
-            )
-        if self.low <= value <= self.high:
-            return value
-        nearest = self.low if value < self.low else self.high
-        raise KnobError(f"{value} is outside its range; {self.describe()}; nearest: {nearest}")
-
-    def describe(self) -> str:
-        words = "".join(f", or {word}" for word in self.special.values())
-        if self.only_ladder:
-            numbers = [str(number) for number in self.ladder if number not in self.special]
-            return f"legal: {', '.join(numbers)}{words}"
-        return f"legal: {self.low} to {self.high}{words}"
-
-    def show(self, value: Value) -> str:
-        return self.special.get(value, str(value)) if isinstance(value, int) else value
-
-
-@dataclass(frozen=True)
-class WordDomain:
-    words: tuple[str, ...]
-
-    @property
-    def ladder(self) -> tuple[str, ...]:
-        return self.words
-
-    def parse(self, text: str) -> str:
-        return self.check(text)
-
-    def check(self, value: Value) -> str:
-        if isinstance(value, str) and value in self.words:
-            return value
-        raise KnobError(
-            f"{value!r} is not one of its words; legal: {', '.join(self.words)}"
-            f"; nearest: {nearest_name(str(value), self.words)}"
-        )
-
-    def describe(self) -> str:
-        return f"legal: {', '.join(self.words)}"
-
-    def show(self, value: Value) -> str:
-        return str(value)
-
-
-Domain = IntDomain | WordDomain
 
 
 @dataclass(frozen=True)
@@ -287,15 +200,16 @@ _ALL = (
         "live",
     ),
     Knob("draft.adaptive", WordDomain(("off", "on")), "off", "", "live"),
+    Knob(
+        "sampling.temperature",
+        RealDomain(0.0, 2.0, (0.0, 0.3, 0.5, 0.7, 1.0, 1.5), {0.0: "greedy"}),
+        0.0,
+        "",
+        "live",
+    ),
 )
 
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _ALL}
-
-
-def nearest_name(word: str, names: Iterable[str]) -> str:
-    """The legal name closest in spelling: never empty while `names` is not."""
-    pool = sorted(names)
-    return difflib.get_close_matches(word, pool, n=1, cutoff=0.0)[0]
 
 
 def find_knob(name: str, allowed: Iterable[str] = KNOBS) -> Knob:

@@ -13,9 +13,10 @@ import msgspec
 from engine.cache_plan import BudgetError, CachePlan, budget_for, megabytes
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, WeightsConfig
+from engine.domains import KnobError, Value
 from engine.drafters import NO_OTHERS, Drafters, held_bytes
 from engine.fit import fit_cache, footprint, weight_bytes
-from engine.knobs import KNOBS, KnobError
+from engine.knobs import KNOBS
 from engine.load import LEAST_OUTPUT, LEAST_OWN
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
@@ -245,10 +246,10 @@ def _nearest(config: EngineConfig, limits: Limits, knobs: tuple[str, ...]) -> st
     return None
 
 
-def _nearest_of(name: str, config: EngineConfig, limits: Limits) -> int | str | None:
+def _nearest_of(name: str, config: EngineConfig, limits: Limits) -> Value | None:
     """The value of one knob nearest to the build's own with which it would run."""
 
-    def holds(value: int | str) -> bool:
+    def holds(value: Value) -> bool:
         return limits.holds(_with(config, name, value))
 
     if name == "run.precision":
@@ -259,7 +260,7 @@ def _nearest_of(name: str, config: EngineConfig, limits: Limits) -> int | str | 
     return _bisect(1, config.schedule.batch, holds)
 
 
-def _with(config: EngineConfig, name: str, value: int | str) -> EngineConfig:
+def _with(config: EngineConfig, name: str, value: Value) -> EngineConfig:
     section, key = name.split(".")
     part = msgspec.structs.replace(getattr(config, section), **{key: value})
     return msgspec.structs.replace(config, **{section: part})

@@ -12,8 +12,8 @@ import msgspec
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
+from engine.domains import Value
 from engine.drafters import NO_OTHERS, Drafters
-from engine.knobs import Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
 from engine.page_map import PageMap

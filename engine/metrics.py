@@ -50,6 +50,7 @@ from engine.run_metrics import (
     inter_token_latencies,
     phase_seconds,
     prefill_throughput,
+    steady_seconds,
     time_share,
     tpot,
     ttft,
@@ -167,12 +168,13 @@ def noise_variation(
 ) -> float:
     """The larger build's variation of wall time over its runs: the noise a verdict stands on.
 
-    Loads are drawn anew for every pair and differ in length: theirs is of wall time a token.
+    Loads are drawn anew for every pair and differ in length: theirs is of wall time a token. How
+    many steps a draft saves is the text's doing, and no noise: see `steady_seconds`.
     """
     builds = (
-        [run.wall_seconds for run in singles],
-        [pair.reference.wall_seconds for pair in pairs],
-        [pair.candidate.wall_seconds for pair in pairs],
+        [steady_seconds(run) for run in singles],
+        [steady_seconds(pair.reference) for pair in pairs],
+        [steady_seconds(pair.candidate) for pair in pairs],
         [wall_a_token(pair.reference) for pair in load_pairs],
         [wall_a_token(pair.candidate) for pair in load_pairs],
     )

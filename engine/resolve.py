@@ -9,8 +9,9 @@ import msgspec
 from engine.cache_plan import CachePlan
 from engine.capabilities import Capabilities
 from engine.config import Build, EngineConfig, complete
+from engine.domains import IntDomain, KnobError, Value
 from engine.drafters import NO_OTHERS, Drafters, cost_ratio, exit_layers
-from engine.knobs import KNOBS, IntDomain, KnobError, Value
+from engine.knobs import KNOBS
 from engine.legality import (
     Limits,
     check_draft,

@@ -51,6 +51,16 @@ def inter_token_latencies(sample: RunSample, request: int) -> tuple[tuple[float,
     return tuple(found)
 
 
+def steady_seconds(sample: RunSample) -> float:
+    """Seconds a run would take if every step gave a request one token: its wall time where nobody
+    drafts, and where somebody does, what it would be whatever stood. How far these lie apart over
+    runs is the machine's doing; how many steps a draft saved is the text's."""
+    if sample.draft is None or not sample.step_seconds:
+        return sample.wall_seconds
+    around = sample.wall_seconds - sample.decode_seconds
+    return around + fmean(sample.step_seconds) * (sample.output_tokens - 1)
+
+
 def acceptance_rate(sample: RunSample) -> float:
     """Accepted over drafted tokens: 0 where nothing was drafted."""
     if sample.draft is None or not sample.draft.counters.drafted:

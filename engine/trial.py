@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from engine.config import EngineConfig
+from engine.domains import Value
 from engine.draft_report import DraftReport
-from engine.knobs import Value
 from engine.machine import Ceilings
 from engine.quality_report import Quality, Rung
 from engine.quantised import Quantised

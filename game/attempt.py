@@ -26,7 +26,7 @@ from game.rules.progress import SCARS
 from story.schema import SceneName, Stage
 
 if TYPE_CHECKING:
-    from engine.knobs import Value
+    from engine.domains import Value
     from game.session import Outcome
     from saves.documents import Record
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from engine.config import complete
-from engine.knobs import KnobError, Value, find_knob, nearest_name, parse_setting
+from engine.domains import KnobError, Value, nearest_name
+from engine.knobs import find_knob, parse_setting
 from engine.trial import TrialSpec
 from game.outcome import SessionInputError
 from story.schema import Stage
@@ -81,7 +82,7 @@ def spec_of(stage: Stage, positions: dict[str, Value], seed: int) -> TrialSpec:
         stage=stage.id,
         kind=stage.trial,
         build=positions,
-        reference=dict(stage.reference),
+        reference=stage.reference_to(positions),
         seed=seed,
         bounds=stage.goals,
         probes=stage.probes,

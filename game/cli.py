@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from engine.clean import clean
-            from engine.knobs import nearest_name
+            from engine.domains import nearest_name
 
             shown = clean(args[0], 40, one_line=True)
             raise click.UsageError(

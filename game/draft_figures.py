@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
-from engine.draft_report import Lossless
+from engine.draft_report import Drawn, Lossless
 from engine.metrics import Evidence
 from engine.trial import DraftCounters, RunSample
 from game.outcome import Outcome
@@ -28,6 +28,8 @@ def draft_rows(say: Say, outcome: Outcome) -> list[Row]:
         rows += _break_even(say, outcome.verdict.metrics, _summed(runs))
     if result.draft is not None and result.draft.lossless is not None:
         rows.append((say("detail.draft.lossless"), _proof(say, result.draft.lossless)))
+    if result.draft is not None and result.draft.drawn is not None:
+        rows.append((say("detail.draft.lossless"), _draws(say, result.draft.drawn)))
     return rows
 
 
@@ -97,6 +99,15 @@ def _break_even(say: Say, metrics: Mapping[str, float], counted: DraftCounters) 
     else:
         told = say("detail.draft.even.figures", length=figure, rate=share(rate))
     return [(say("detail.draft.even"), told)]
+
+
+def _draws(say: Say, drawn: Drawn) -> str:
+    return say(
+        "detail.draft.lossless." + ("drawn" if drawn.fair else "not_drawn"),
+        tokens=f"{drawn.tokens:,}",
+        distance=plain_number(drawn.distance),
+        chance=f"{drawn.chance:.2g}",
+    )
 
 
 def _proof(say: Say, proof: Lossless) -> str:

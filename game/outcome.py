@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.trial import TrialResult
 from game.rules.standing import Charge
 from game.rules.verdict import Verdict

@@ -15,7 +15,7 @@ from game.outcome import SessionInputError
 from game.visit import Visit
 
 if TYPE_CHECKING:
-    from engine.knobs import Value
+    from engine.domains import Value
     from engine.messages import AnyEvent
     from game.app import LatencyWallApp
     from game.screens.base import HallScreen

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from engine.knobs import nearest_name
+from engine.domains import nearest_name
 from game.outcome import SessionInputError
 from saves.canonical import seal
 from saves.documents import Profile, Record, Settings

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.knobs import Value
+from engine.domains import Value
 from game.rules.verdict import GoalOutcome, Verdict
 from story.schema import Stage
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from engine.cache_plan import BudgetError
 from engine.capabilities import Capabilities
+from engine.domains import KnobError, Value
 from engine.drafters import Drafters
-from engine.knobs import KnobError, Value
 from engine.machine import MachineProfile
 from engine.model.config import ModelConfig
 from engine.price import Price, price_on

@@ -11,7 +11,8 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.knobs import KnobError, Value, find_knob
+from engine.domains import KnobError, Value
+from engine.knobs import find_knob
 from engine.metrics import METRICS
 from engine.trial import TrialResult
 from game.outcome import Outcome, SessionInputError

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.trial import TrialResult
 from game.rules.guess import score
 from game.rules.judge import truth

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from engine.domains import Value
+
 
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
@@ -73,7 +75,7 @@ class Record(_Value, frozen=True):
     profile: str
     stage: str
     recorded_at: str
-    build: dict[str, int | str]
+    build: dict[str, Value]
     guess: GuessRecord | None
     verdict: dict[str, Any]
     result: dict[str, Any] | None

@@ -186,7 +186,7 @@ TABLE = (
     Fact("asked", "text", "trial", "a question both models were asked", of="runs"),
     Fact("full_answer", "text", "trial", "what the full model said to it", of="runs"),
     Fact("babble", "text", "trial", "what the build said to it", of="runs"),
-    # Derived here from the facts above, wherever those are had.
+    # Drafts: who writes ahead, what stood, what it cost, and the proof that nothing was lost.
     Fact("draft_kind", "text", "always", "who drafts", _DRAFTS),
     Fact("draft_length", "number", "always", "tokens a draft may have", low=1),
     Fact("draft_cost_percent", "number", "machine", "weights a drafted token reads, % of a step's"),
@@ -203,7 +203,11 @@ TABLE = (
     Fact("worst_kind", "text", "trial", "the kind foreseen worst", _TEXTS, of="runs"),
     _of_runs("compared", "answers compared with those of the same build without a draft"),
     _of_runs("near_ties", "of these, answers that parted where rounding decides"),
-    Fact("lossless", "bool", "trial", "all answers are the same, near-ties excused", of="runs"),
+    Fact("temperature", "number", "always", "how freely tokens are drawn; 0 is greedy", low=0),
+    _of_runs("drawn_tokens", "sampled tokens held to the model's own distribution"),
+    _of_runs("drawn_percent", "how often fair draws lie as far from it, percent"),
+    Fact("lossless", "bool", "trial", "nothing was lost: same answers, or fair draws", of="runs"),
+    # Derived here from the facts above, wherever those are had.
     Fact("weight_bytes", "number", "always", "bytes a weight takes at the build's precision"),
     Fact(
         "intensity", "number", "always", "FLOP a byte of weights in a decode step: 2 batch / bytes"

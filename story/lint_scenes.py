@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.knobs import nearest_name
+from engine.domains import nearest_name
 from story.conditions import contradiction, gaps
 from story.fact_table import Fact
 from story.facts import ALWAYS, EITHER, FACTS, FactValue, holds

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.trial import Bound, TrialKind
 
 Language = Literal["zh", "en"]
@@ -57,6 +58,7 @@ class Stage(_Value, frozen=True):
     that the hall demands once beside its goals: `flood`, a trial that breaks the memory budget, or
     `cliff`, one whose model has lost its meaning. `probes` and `ladder` as in `TrialSpec`. `lesson`
     names what a decode step of the reference must wait for if this hall is to show what it teaches.
+    Knobs in `shared` stand in the reference wherever the player has put them.
     """
 
     id: str
@@ -68,6 +70,7 @@ class Stage(_Value, frozen=True):
     knobs: tuple[str, ...] = ()
     build: dict[str, Value] = {}
     reference: dict[str, Value] = {}
+    shared: tuple[str, ...] = ()
     goals: tuple[Bound, ...] = ()
     crowns: tuple[Crown, ...] = ()
     hint_build: dict[str, Value] = {}
@@ -76,6 +79,11 @@ class Stage(_Value, frozen=True):
     probes: bool = False
     ladder: tuple[int, ...] = ()
     lesson: Literal["bytes"] | None = None
+
+    def reference_to(self, build: Mapping[str, Value]) -> dict[str, Value]:
+        """What the build is compared with."""
+        own = {**self.build, **build}
+        return self.reference | {name: own[name] for name in self.shared if name in own}
 
 
 class Condition(_Value, frozen=True):

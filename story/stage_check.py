@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.knobs import KNOBS, KnobError, Value, nearest_name
+from engine.domains import KnobError, Value, nearest_name
+from engine.knobs import KNOBS
 from engine.metrics import METRICS
 from engine.trial import TrialKind
 from engine.weight_format import WIDTHS
@@ -159,6 +160,8 @@ def _check_names(document: Document, stage: Stage) -> None:
         raise document.error((), "an open hall offers at least one knob; write `knobs:`")
     for index, knob in enumerate(stage.knobs):
         _check_knob(document, ("knobs", index), knob, KNOBS)
+    for index, knob in enumerate(stage.shared):
+        _check_knob(document, ("shared", index), knob, stage.knobs)
     for index, goal in enumerate(stage.goals):
         _check_goal_metric(document, ("goals", index, "metric"), goal.metric, stage.trial)
     for index, crown in enumerate(stage.crowns):

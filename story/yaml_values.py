@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from engine.knobs import nearest_name
+from engine.domains import nearest_name
 from story.yaml_reader import Document, Step, StoryError
 
 T = TypeVar("T")

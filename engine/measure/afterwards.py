@@ -7,7 +7,8 @@ from itertools import count
 
 from engine.config import EngineConfig
 from engine.machine import Ceilings
-from engine.measure.faults import beaten_floor, disagreement, too_fast, wrong_output
+from engine.measure.drawn import places, weigh
+from engine.measure.faults import beaten_floor, disagreement, not_drawn, too_fast, wrong_output
 from engine.measure.harness import Harness
 from engine.measure.output_check import (
     JUDGED_TOKENS,
@@ -23,6 +24,9 @@ from engine.measure.timing import Answered
 from engine.model.llama import Llama
 from engine.recipe import Recipe, recipe_of
 from engine.trial import Fault, PhaseWork
+
+FALSE_ALARM = 1e-6
+"""A sampled build is disbelieved where fair draws lie as far from evenness less often than this."""
 
 CheckOutput = Callable[[Llama, Answered, int, str, int, Recipe], WrongToken | None]
 """(float32 model, a timed run, which of its requests, the run's precision, its cache's bits, the
@@ -70,6 +74,8 @@ def _check_build(
         (run, chosen_request(seed, number, len(run.prompts)))
         for number, run in enumerate(build.timed)
     ]
+    if config.sampling.temperature:
+        return _check_draws(build, chosen, judge, tell)
     if restless(config.run.precision, recipe):
         return _check_agreement(build, chosen, judge, tell)
     for number, (run, request) in enumerate(chosen):
@@ -95,6 +101,24 @@ def _check_agreement(
     if tokens < JUDGED_TOKENS or best >= LEAST_AGREEMENT * tokens:
         return None
     return disagreement(build.side, made_in(build.config), best, tokens)
+
+
+def _check_draws(
+    build: Harness,
+    chosen: Sequence[tuple[Answered, int]],
+    judge: Llama,
+    tell: Callable[[], None],
+) -> Fault | None:
+    """Sampled tokens need not be the best of their positions: they are held to their chances."""
+    points: list[float] = []
+    for run, request in chosen:
+        tell()
+        prompt, output = run.prompts[request], run.outputs[request]
+        points += places(judge, prompt, output, build.config.sampling.temperature)
+    found = weigh(points)
+    if found.chance >= FALSE_ALARM:
+        return None
+    return not_drawn(build.side, made_in(build.config), found)
 
 
 def made_in(config: EngineConfig) -> str:

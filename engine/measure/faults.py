@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from engine.draft_report import Drawn
 from engine.load_metrics import load_faster_than_physics
 from engine.machine import Ceilings
 from engine.measure.output_check import LEAST_AGREEMENT, WrongToken
@@ -79,6 +80,16 @@ def disagreement(side: Side, made_in: str, best: int, tokens: int) -> Fault:
     what = (
         f"{side}: {best} of {tokens} tokens have the best score of their position, "
         f"{LEAST_AGREEMENT:.0%} expected in {made_in}"
+    )
+    return Fault("wrong_output", {"what": what})
+
+
+def not_drawn(side: Side, made_in: str, found: Drawn) -> Fault:
+    """A sampled build's tokens do not follow the model's own distribution."""
+    what = (
+        f"{side}: {found.tokens} sampled tokens are not spread as the model's probabilities say: "
+        f"Kolmogorov-Smirnov distance {found.distance:.2f}, of a chance of {found.chance:.1g} "
+        f"in {made_in}"
     )
     return Fault("wrong_output", {"what": what})
 

@@ -12,13 +12,13 @@ import torch
 from msgspec.structs import replace
 
 from engine.config import EngineConfig
+from engine.measure.asking import asked_for
 from engine.measure.reporter import Reporter, Side
 from engine.measure.served import ServingEngine
 from engine.measure.shelf import ShelfTokenizer
 from engine.measure.timing import Answered, Clock, WarmUp
 from engine.page_map import PageMap
 from engine.run.budget import BudgetExceeded
-from engine.schedule.sequence import SamplingParams
 from engine.trial import Flood, Ledger
 
 SAMPLE_QUESTION, SAMPLE_TOKENS = "How many days are in a week?", 24
@@ -109,7 +109,8 @@ class Harness(ABC):
             first = self.timed[0].outputs[0] if self.timed else ()
             return tokenizer.decode(list(first))
         self.engine.reset()
-        request = self.engine.add_request(prompt, SamplingParams(max_tokens=SAMPLE_TOKENS))
+        params = asked_for(self.config.sampling, prompt, SAMPLE_TOKENS)
+        request = self.engine.add_request(prompt, params)
         spoken: list[int] = []
         while self.engine.has_work:
             self.desk.check()

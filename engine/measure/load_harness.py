@@ -74,7 +74,7 @@ class LoadHarness(Harness):
 
     def _episode(self, requests: Load) -> LoadEpisode:
         with self._running():
-            return run_load(self.engine, requests, self._clock, self._on_step)
+            return run_load(self.engine, requests, self._clock, self._on_step, self.config.sampling)
 
     def _on_step(self, phase: Phase, sequences: int, finished: int) -> None:
         self.desk.step(phase, self.side, sequences, finished, self.rates)

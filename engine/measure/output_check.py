@@ -8,10 +8,11 @@ cannot hide: their tokens lie far below the maximum.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from engine.measure.timing import Answered
 from engine.model.llama import Llama
@@ -140,19 +141,25 @@ def token_distances(
 ) -> tuple[list[float], list[int]]:
     """How far each output token lies below the best, in standard deviations of its position's
     scores; and the best token of each position. `bits` is the width of the cache scored on."""
-    text = [*prompt, *output[:-1]]
-    first = len(prompt) - 1
     distances: list[float] = []
     best: list[int] = []
-    start = 0
-    for scores in score_chunks(model, text, bits=bits):  # [C, V]
-        rows = scores[max(first - start, 0) :]
-        start += scores.shape[0]
-        if rows.shape[0] == 0:
-            continue
-        given = torch.tensor(output[len(distances) : len(distances) + rows.shape[0]])
+    for rows, given in output_scores(model, prompt, output, bits):
         top, places = rows.max(dim=-1)
         behind = top - rows.gather(1, given[:, None]).squeeze(1)
         distances.extend((behind / rows.std(dim=-1).clamp_min(1e-12)).tolist())
         best.extend(places.tolist())
     return distances, best
+
+
+def output_scores(
+    model: Llama, prompt: Sequence[int], output: Sequence[int], bits: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Chunk by chunk the scores [C, V] that each output token was chosen by, and the tokens [C]."""
+    first = len(prompt) - 1
+    start = told = 0
+    for scores in score_chunks(model, [*prompt, *output[:-1]], bits=bits):
+        rows = scores[max(first - start, 0) :]
+        start += scores.shape[0]
+        if rows.shape[0]:
+            yield rows, torch.tensor(output[told : told + rows.shape[0]])
+            told += rows.shape[0]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from engine.config import EngineConfig
+from engine.domains import KnobError
 from engine.drafters import SELF_BITS, self_recipe
 from engine.fit import weight_elements
-from engine.knobs import KnobError
 from engine.load import request_count
 from engine.measure.account import account
 from engine.measure.harness import BuildEngine

@@ -17,7 +17,7 @@ from engine.measure.timing import (
     run_episode,
     warm_up,
 )
-from engine.run_metrics import decode_throughput, prefill_throughput
+from engine.run_metrics import decode_throughput, prefill_throughput, steady_seconds
 from engine.trial import RunSample
 
 Draw = Callable[[int, int], Prompts]
@@ -38,16 +38,20 @@ class RunHarness(Harness):
         return self._timed
 
     def warm_up(self, draw: Draw) -> None:
-        """Drop runs until stable, and learn how many episodes fill a timed unit."""
+        """Drop runs until stable, and learn how many episodes fill a timed unit.
+
+        Every run has a fresh prompt; where a build drafts, how many steps that takes says nothing
+        of the machine (see `steady_seconds`).
+        """
 
         def run() -> float:
             batch, length = self.config.schedule.batch, self.config.workload.prompt
             episode = self._episode(draw(batch, length))
             self._samples = [episode.sample]
-            return episode.sample.wall_seconds
+            self._episodes = episodes_for(episode.sample.wall_seconds)
+            return steady_seconds(episode.sample)
 
         self.warmed = warm_up(run, self._clock)
-        self._episodes = episodes_for(self.warmed.seconds)
 
     @property
     def prompts_needed(self) -> int:
@@ -91,6 +95,7 @@ class RunHarness(Harness):
                 self._clock,
                 self._on_step,
                 self.config.draft.most,
+                self.config.sampling,
             )
 
     def _on_step(self, phase: Phase, number: int) -> None:

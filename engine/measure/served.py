@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from engine.config import SamplingConfig
 from engine.load import RequestKind
 from engine.load_metrics import check_load
+from engine.measure.asking import asked_for
 from engine.measure.timing import (
+    GREEDY,
     Clock,
     Phase,
     StepSeen,
@@ -23,7 +26,6 @@ from engine.measure.timing import (
     system_clock,
 )
 from engine.run.outputs import OnPart
-from engine.schedule.sequence import SamplingParams
 from engine.trial import LoadSample, RequestSample
 
 
@@ -170,10 +172,12 @@ def run_load(
     requests: Sequence[LoadRequest],
     clock: Clock = system_clock,
     on_step: OnServedStep | None = None,
+    sampling: SamplingConfig = GREEDY,
 ) -> LoadEpisode:
     """Hand every request in, serve them all, and time each step.
 
-    Greedy, each request's length fixed (end-of-text is ignored). Starts from an empty cache, prefix
+    Each request's length is fixed (end-of-text is ignored), tokens are drawn as `sampling` says.
+    Starts from an empty cache, prefix
     cache included. The load starts when the first request is handed in and ends with the last step.
 
     Raises:
@@ -181,14 +185,14 @@ def run_load(
         CountFault: the engine's counters and its steps do not agree.
         MetricError: the parts do not add up.
     """
+    params = [asked_for(sampling, one.prompt, one.output, to_the_end=True) for one in requests]
     engine.reset()
     watches: dict[int, _Watch] = {}
     passes = _Passes()
     with collector_off():
         start = ended = clock()
-        for request in requests:
-            params = SamplingParams(max_tokens=request.output, temperature=0.0, ignore_eos=True)
-            watches[engine.add_request(request.prompt, params)] = _Watch(request)
+        for request, wanted in zip(requests, params, strict=True):
+            watches[engine.add_request(request.prompt, wanted)] = _Watch(request)
         finished = 0
         while engine.has_work:
             began = clock()

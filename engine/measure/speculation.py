@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from engine.clean import clean
 from engine.config import DraftConfig, EngineConfig
-from engine.draft_report import DraftedText, DraftReport, Fate, Lossless, Piece
+from engine.draft_report import DraftedText, DraftReport, Drawn, Fate, Lossless, Piece
 from engine.measure.answers import parting
+from engine.measure.asking import asked_for
+from engine.measure.drawn import places_of, weigh
 from engine.measure.harness import BuildEngine, Harness
 from engine.measure.output_check import tolerance
 from engine.measure.reporter import Reporter
@@ -38,11 +40,16 @@ def report(
 ) -> DraftReport:
     """Of a candidate that drafts. Raises NonFiniteLogits."""
     desk = candidate.desk
-    proof = None
-    if reference is not None and is_twin(candidate.config, reference.config):
-        allowed = tie(candidate.config, judge)
-        proof = compare(reference.timed, candidate.timed, judge, allowed, desk)
-    return DraftReport(proof, tuple(_texts(candidate.engine, candidate.config, tokenizer, desk)))
+    config = candidate.config
+    proof, drawn = None, None
+    if reference is not None and is_twin(config, reference.config):
+        if config.sampling.temperature:
+            drawn = drawn_alike(candidate.timed, judge, config.sampling.temperature, desk)
+        else:
+            allowed = tie(config, judge)
+            proof = compare(reference.timed, candidate.timed, judge, allowed, desk)
+    texts = tuple(_texts(candidate.engine, config, tokenizer, desk))
+    return DraftReport(proof, texts, drawn)
 
 
 def is_twin(drafting: EngineConfig, plain: EngineConfig) -> bool:
@@ -84,6 +91,18 @@ def compare(
     return Lossless(requests, identical, ties, widest, allowed)
 
 
+def drawn_alike(
+    runs: Sequence[Answered], judge: Llama, temperature: float, desk: Reporter
+) -> Drawn | None:
+    """Sampled runs of a build that drafts, held to the distribution of the float32 model: no two
+    draws are alike, so there is no text to compare with. None without a run."""
+    found: list[float] = []
+    for number, run in enumerate(runs):
+        desk.progress("lossless", number, len(runs))
+        found += places_of(judge, [run], temperature)
+    return weigh(found) if found else None
+
+
 def _margin(judge: Llama, text: Sequence[int], one: int, other: int) -> float:
     """How far apart two words lie after a text, in standard deviations of all scores there."""
     *_, last = score_chunks(judge, text)
@@ -103,19 +122,18 @@ def _texts(
             return
         tokens = min(TOKENS, room - len(ids))
         if tokens >= FEWEST:
-            yield _text(engine, tokenizer, kind, prompt, ids, tokens)
+            yield _text(engine, tokenizer, kind, ids, asked_for(config.sampling, ids, tokens))
 
 
 def _text(
     engine: BuildEngine,
     tokenizer: ShelfTokenizer,
     kind: str,
-    prompt: str,
     ids: list[int],
-    tokens: int,
+    params: SamplingParams,
 ) -> DraftedText:
     engine.reset()
-    request = engine.add_request(ids, SamplingParams(max_tokens=tokens))
+    request = engine.add_request(ids, params)
     said: list[tuple[int, Fate]] = []
     drafted = accepted = steps = 0
     while engine.has_work:
@@ -131,7 +149,7 @@ def _text(
     engine.reset()
     return DraftedText(
         kind=kind,
-        prompt=prompt,
+        prompt=PROMPTS[kind],
         pieces=tuple(_pieces(tokenizer, said)),
         drafted=drafted,
         accepted=accepted,

@@ -19,6 +19,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from engine.config import SamplingConfig
+from engine.measure.asking import asked_for
 from engine.measure.drafted import DraftWatch, merge_drafts
 from engine.run.outputs import OnPart
 from engine.run_metrics import check_sample
@@ -31,6 +33,8 @@ Clock = Callable[[], int]
 
 Phase = Literal["prefill", "decode"]
 Prompts = Sequence[Sequence[int]]
+
+GREEDY = SamplingConfig()
 
 TIMED_UNIT_SECONDS = 0.05
 WARM_UP_FEWEST, WARM_UP_MOST, WARM_UP_SECONDS = 3, 10, 20.0
@@ -133,10 +137,12 @@ def run_episode(
     clock: Clock = system_clock,
     on_step: OnStep | None = None,
     draft_length: int = 0,
+    sampling: SamplingConfig = GREEDY,
 ) -> Episode:
     """Start every prompt together, run to the last token, and time each step.
 
-    The output length is fixed (end-of-text is ignored) and greedy. The run starts when the first
+    The output length is fixed (end-of-text is ignored), tokens are drawn as `sampling` says. The
+    run starts when the first
     request is handed in and ends with the last step. `other_seconds` is what lies between steps.
     Where the build drafts, `draft_length` tokens at the most, what became of it is told as well.
 
@@ -144,7 +150,7 @@ def run_episode(
         OutputFault: a request did not get exactly `output_tokens` tokens.
         MetricError: the parts do not add up.
     """
-    params = SamplingParams(max_tokens=output_tokens, temperature=0.0, ignore_eos=True)
+    params = [asked_for(sampling, prompt, output_tokens, to_the_end=True) for prompt in prompts]
     engine.reset()
     outputs: dict[int, list[int]] = {}
     first_token: dict[int, int] = {}
@@ -152,8 +158,8 @@ def run_episode(
     spent: dict[Phase, list[int]] = {"prefill": [], "decode": []}
     with collector_off():
         start = clock()
-        for prompt in prompts:
-            outputs[engine.add_request(prompt, params)] = []
+        for prompt, wanted in zip(prompts, params, strict=True):
+            outputs[engine.add_request(prompt, wanted)] = []
         drafts = DraftWatch(clock, DraftTally(draft_length), {one: [] for one in outputs})
         ended = start
         while engine.has_work:

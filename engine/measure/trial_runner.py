@@ -18,6 +18,7 @@ import torch
 from engine.capabilities import Capabilities
 from engine.clean import clean
 from engine.config import EngineConfig
+from engine.domains import Value
 from engine.load_metrics import mean_work
 from engine.machine import Ceilings, MachineProfile
 from engine.measure import ceilings as ceilings_module
@@ -169,7 +170,7 @@ class TrialRunner:
         reference = prepare("reference", reference_resolved, *tools)
         return reference, candidate
 
-    def _resolve(self, build: dict[str, int | str]) -> Resolved:
+    def _resolve(self, build: dict[str, Value]) -> Resolved:
         shelf, threads = self._shelf, self._machine.threads
         return resolve(build, self._capabilities, shelf.config, threads, shelf.drafters)
 

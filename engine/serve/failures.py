@@ -8,7 +8,7 @@ from typing import Literal
 
 from engine.cache_plan import BudgetError
 from engine.clean import clean
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.messages import Failed
 from engine.model.errors import ModelError
 

@@ -21,7 +21,8 @@ from engine.config import (
     WeightsConfig,
     complete,
 )
-from engine.knobs import Value, find_knob
+from engine.domains import Value
+from engine.knobs import find_knob
 from engine.machine import Ceilings, MachineProfile, current_wait_policy, load_profile, save_profile
 from engine.measure.bench import bench
 from engine.measure.calibrate import calibrate

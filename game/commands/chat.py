@@ -8,7 +8,7 @@ import sys
 import click
 
 from engine.clean import clean
-from engine.knobs import Value
+from engine.domains import Value
 from engine.messages import AnyEvent, Chat, ChatDone, Failed, Load, Tokens
 from game.commands.mishap import refuse
 from game.commands.options import (

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from engine.knobs import KNOBS, Value, parse_setting
+from engine.domains import Value
+from engine.knobs import KNOBS, parse_setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,7 +47,7 @@ def parse_settings(settings: Sequence[str], allowed: Sequence[str] = ()) -> dict
     Raises:
         KnobError: as `parse_setting`, or a knob set twice.
     """
-    from engine.knobs import KnobError
+    from engine.domains import KnobError
 
     build: dict[str, Value] = {}
     for text in settings:

@@ -39,7 +39,11 @@ def _advice(metric: str, result: TrialResult) -> Remark | None:
 
 
 def _not_lossless(result: TrialResult) -> Remark | None:
-    proof = result.draft.lossless if result.draft is not None else None
+    if result.draft is None:
+        return None
+    proof, drawn = result.draft.lossless, result.draft.drawn
+    if drawn is not None and not drawn.fair:
+        return Remark("not_drawn", {"tokens": f"{drawn.tokens:,}"})
     if proof is None or proof.same >= proof.requests:
         return None
     details = {"faults": f"{proof.requests - proof.same:,}", "requests": f"{proof.requests:,}"}

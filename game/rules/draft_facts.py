@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
+from engine.domains import Value
 from engine.drafters import Drafters, cost_ratio
-from engine.knobs import KNOBS, Value
+from engine.knobs import KNOBS
 from engine.model.config import ModelConfig
 from engine.trial import TrialResult
 from story.facts import FactValue
@@ -36,6 +37,7 @@ def asked_facts(positions: Mapping[str, Value]) -> Facts:
     return {
         "draft_kind": str(position("draft.kind")),
         "draft_length": int(position("draft.length")),
+        "temperature": float(position("sampling.temperature")),
     }
 
 
@@ -71,7 +73,13 @@ def drafted_facts(result: TrialResult | None, metrics: Mapping[str, float]) -> F
     if told:
         facts["best_kind"] = max(told, key=lambda kind: told[kind])
         facts["worst_kind"] = min(told, key=lambda kind: told[kind])
-    proof = report.lossless
+    proof, drawn = report.lossless, report.drawn
+    if drawn is not None:
+        facts |= {
+            "drawn_tokens": drawn.tokens,
+            "drawn_percent": 100 * drawn.chance,
+            "lossless": drawn.fair,
+        }
     if proof is not None:
         facts |= {
             "compared": proof.requests,

@@ -13,8 +13,9 @@ from statistics import median
 
 from engine.capabilities import Capabilities
 from engine.clean import clean
+from engine.domains import Value
 from engine.drafters import NO_OTHERS, Drafters
-from engine.knobs import KNOBS, Value
+from engine.knobs import KNOBS
 from engine.machine import MachineProfile
 from engine.metrics import Evidence, MetricError, prefill_throughput, tpot
 from engine.model.config import ModelConfig

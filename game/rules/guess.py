@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from engine.knobs import nearest_name
+from engine.domains import nearest_name
 from engine.metrics import METRICS
 from saves.documents import GuessRecord
 from story.schema import Guess

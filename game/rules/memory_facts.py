@@ -13,8 +13,9 @@ import msgspec
 from engine.cache_plan import token_bytes, vessel_bytes
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, complete
+from engine.domains import KnobError, Value
 from engine.fit import fit_cache
-from engine.knobs import KNOBS, KnobError, Value
+from engine.knobs import KNOBS
 from engine.load_metrics import waste_tokens
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes

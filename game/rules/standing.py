@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from engine.domains import Value
 from saves.documents import GuessRecord
 
 HallState = Literal["sealed", "open", "passed"]
@@ -47,7 +48,7 @@ class Best(_Value, frozen=True):
     """The best passing record of a hall: `figures` are (metric, value) in the goals' order."""
 
     digest: str
-    build: dict[str, int | str]
+    build: dict[str, Value]
     figures: tuple[tuple[str, float], ...]
     practice: bool
 

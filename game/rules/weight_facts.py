@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from engine.capabilities import Capabilities
 from engine.clean import clean
 from engine.config import EngineConfig
+from engine.domains import Value
 from engine.fit import weight_bytes, weight_elements
-from engine.knobs import KNOBS, Value
+from engine.knobs import KNOBS
 from engine.model.config import ModelConfig
 from engine.precision import element_bytes
 from engine.quality_report import Answer, Quality

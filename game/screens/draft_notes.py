@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from engine.config import EngineConfig
 from engine.drafters import Drafters, cost_ratio, exit_layers
 from engine.model.config import ModelConfig
+from engine.speculate.formula import break_even
 from game.screens.forge_notes import ForgeNote
 from game.widgets.figures import plain_number, share
 
@@ -35,8 +36,15 @@ def draft_notes(
     else:
         whole = share(ratio * draft.length)
         read = say("forge.note.draft_reads", each=share(ratio), length=draft.length, whole=whole)
-        notes = [ForgeNote(read)]
+        notes = [ForgeNote(f"{read} {_pays_from(say, draft.length, ratio)}")]
     return [*notes, *(ForgeNote(words) for words in _meanings(say, config, model, knob))]
+
+
+def _pays_from(say: Say, length: int, ratio: float) -> str:
+    """By formula, were verifying as dear as a step: measured, it is seldom less."""
+    chance = break_even(length, ratio)
+    assert chance is not None  # a drafted token costs less than a step
+    return say("forge.note.draft_pays_from", chance=share(chance))
 
 
 def _meanings(say: Say, config: EngineConfig, model: ModelConfig, knob: str) -> Iterator[str]:

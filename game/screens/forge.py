@@ -11,7 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from engine.clean import clean
-from engine.knobs import KNOBS, Value
+from engine.domains import Value
+from engine.knobs import KNOBS
 from engine.resolve import Resolved
 from game.screens.draft_notes import draft_notes
 from game.screens.forge_goals import forge_goals
@@ -245,9 +246,8 @@ class ForgeScreen(InHallScreen):
         return note_lines(notes, width, most)
 
     def _reference_bytes(self) -> float:
-        reference = {
-            name: value for name, value in self.stage.reference.items() if name in self.stage.knobs
-        }
+        compared = self.stage.reference_to(self.attempt.build)
+        reference = {name: value for name, value in compared.items() if name in self.stage.knobs}
         price = self.session.price(self.stage.id, reference)
         return float(price.total) if price is not None else 0.0
 

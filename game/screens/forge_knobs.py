@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.knobs import KNOBS, Value
+from engine.domains import Value
+from engine.knobs import KNOBS
 
 FEW_KNOBS = 4
 _TALL_ROWS = 34
@@ -31,6 +32,5 @@ def ladder_with(name: str, value: Value) -> tuple[Value, ...]:
 
 def _with_stop(ladder: Sequence[Value], value: Value) -> tuple[Value, ...]:
     """The ladder and one stop more, in order where its values are numbers."""
-    if isinstance(value, int) and all(isinstance(stop, int) for stop in ladder):
-        return tuple(sorted((*ladder, value), key=int))
-    return (*ladder, value)
+    numbers = [stop for stop in (*ladder, value) if isinstance(stop, int | float)]
+    return tuple(sorted(numbers)) if len(numbers) > len(ladder) else (*ladder, value)

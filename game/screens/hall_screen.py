@@ -31,7 +31,7 @@ from game.widgets.trial_points import trial_points
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
-    from engine.knobs import Value
+    from engine.domains import Value
     from engine.price import Price
     from engine.trial import TrialResult
     from game.attempt import Attempt
@@ -161,7 +161,7 @@ class InHallScreen(HallScreen[None]):
         positions = self.attempt.build if result is None else result.spec.build
         builds: dict[BuildName, Mapping[str, Value]] = {
             "candidate": positions,
-            "reference": stage.reference,
+            "reference": stage.reference_to(positions),
         }
         found: dict[BuildName, Price] = {}
         for build, values in builds.items():
@@ -246,8 +246,9 @@ class InHallScreen(HallScreen[None]):
     def knob_words(self, name: str, value: Value) -> str:
         """A knob's position as it is read: numbers as they are, named positions in words."""
         shown = KNOBS[name].domain.show(value)
-        key = f"knob.value.{shown}"
-        return shown if isinstance(value, int) and shown == str(value) else self._named(key, shown)
+        if isinstance(value, int | float) and shown in (str(value), f"{value:g}"):
+            return shown
+        return self._named(f"knob.value.{shown}", shown)
 
     def _named(self, key: str, otherwise: str) -> str:
         words = self.say(key)

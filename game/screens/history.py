@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from engine.knobs import Value
+from engine.domains import Value
 from game.attempt import Told
 from game.outcome import Outcome
 from game.screens.hall_screen import InHallScreen

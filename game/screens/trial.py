@@ -81,7 +81,7 @@ class TrialScreen(InHallScreen):
         shapes = {}
         for build, positions in (
             ("candidate", {**stage.build, **self.attempt.build}),
-            ("reference", stage.reference),
+            ("reference", stage.reference_to(self.attempt.build)),
         ):
             shapes[build] = (
                 int(positions.get("schedule.batch", 1)),

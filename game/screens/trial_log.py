@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.clean import clean
-from engine.knobs import Value
+from engine.domains import Value
 from game.widgets.cells import pad
 from game.widgets.figures import times
 from game.widgets.ink import Ink, Line, Run

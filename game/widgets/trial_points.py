@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Literal
 
-from engine.knobs import KNOBS, KnobError, Value
+from engine.domains import KnobError, Value
+from engine.knobs import KNOBS
 from game.rules.draft_costs import DraftCosts, chance_of, costs_of
 from saves.documents import Record
 from story.schema import Stage

@@ -14,7 +14,7 @@ import msgspec
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.machine import Ceilings, MachineProfile, current_wait_policy
 from engine.messages import (
     PROTOCOL,

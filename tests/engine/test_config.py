@@ -10,7 +10,8 @@ from known_machines import SMOLLM2
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, complete
-from engine.knobs import KNOBS, KnobError
+from engine.domains import KnobError
+from engine.knobs import KNOBS
 from engine.resolve import resolve
 
 MACHINE = Capabilities(
@@ -81,6 +82,7 @@ def test_every_knob_lands_in_its_field() -> None:
         "draft.ngram": 5,
         "draft.exit_layer": 1,
         "draft.adaptive": "on",
+        "sampling.temperature": 0.7,
     }
     assert set(build) == set(KNOBS)
     config = resolve(build, MACHINE, MODEL).config

@@ -7,8 +7,8 @@ import pytest
 from known_machines import SMOLLM2, make_capabilities
 
 from engine.config import DraftConfig, EngineConfig, RunConfig, WeightsConfig, WorkloadConfig
+from engine.domains import KnobError, Value
 from engine.drafters import Drafters, TrainedHead, cost_ratio, exit_layers, held_bytes
-from engine.knobs import KnobError, Value
 from engine.price import price
 from engine.resolve import Resolved, resolve
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
-from engine.knobs import KNOBS, IntDomain, KnobError, find_knob, nearest_name, parse_setting
+from engine.domains import IntDomain, KnobError, RealDomain, nearest_name
+from engine.knobs import KNOBS, find_knob, parse_setting
 from engine.model.config import ModelConfig
 
 TWO_CORES = Capabilities(
@@ -60,6 +61,9 @@ SHORT_MODEL = ModelConfig(
         ("budget=none", ("memory.budget", 0)),
         ("block_size=48", ("cache.block_size", 48)),
         ("layout=paged", ("cache.layout", "paged")),
+        ("temperature=0.7", ("sampling.temperature", 0.7)),
+        ("temperature=1", ("sampling.temperature", 1.0)),
+        ("temperature=greedy", ("sampling.temperature", 0.0)),
     ],
 )
 def test_settings_as_typed(text: str, setting: tuple[str, object]) -> None:
@@ -96,6 +100,13 @@ def test_settings_as_typed(text: str, setting: tuple[str, object]) -> None:
         ("layout=pages", "legal: contiguous, paged; nearest: paged"),
         ("overflow=wiat", "nearest: wait"),
         ("atch=8", "no knob is named 'atch'; nearest: schedule.batch"),
+        ("temperature=2.5", "temperature: 2.5 is outside its range; legal: 0 to 2, or greedy"),
+        ("temperature=2.5", "nearest: 2"),
+        ("temperature=-0.1", "nearest: 0"),
+        ("temperature=inf", "nearest: 2"),
+        ("temperature=nan", "nan is not a number"),
+        ("temperature=0,7", "'0,7' is not a number; legal: 0 to 2, or greedy"),
+        ("temperature=hot", "'hot' is not a number"),
         ("batch", "write knob=value"),
         ("batch=", "write knob=value"),
         ("=8", "write knob=value"),
@@ -170,6 +181,33 @@ def test_between_the_values_of_a_ladder_that_is_all_there_is_nothing_is_legal(
 def test_a_number_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(KnobError, match="not a whole number"):
         KNOBS["schedule.batch"].domain.check(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [True, "0.7", None, float("nan")])
+def test_a_real_number_of_another_type_is_refused(value: object) -> None:
+    with pytest.raises(KnobError, match="not a number"):
+        KNOBS["sampling.temperature"].domain.check(value)  # type: ignore[arg-type]
+
+
+@given(st.floats(allow_nan=False), st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_a_real_number_is_taken_or_told_the_end_it_is_beyond(
+    value: float, low: float, width: float
+) -> None:
+    domain = RealDomain(low, low + width, (low,))
+    if domain.low <= value <= domain.high:
+        assert domain.check(value) == value
+        return
+    with pytest.raises(KnobError, match="outside its range") as caught:
+        domain.check(value)
+    end = domain.low if value < domain.low else domain.high
+    assert str(caught.value).endswith(f"nearest: {end:g}")
+
+
+def test_a_real_knob_is_shown_as_it_is_typed() -> None:
+    domain = KNOBS["sampling.temperature"].domain
+    shown = [domain.show(value) for value in (0, 0.0, 0.3, 1.0, 1, 1.25)]
+    assert shown == ["greedy", "greedy", "0.3", "1", "1", "1.25"]
+    assert isinstance(domain.check(1), float)
 
 
 @given(st.text(max_size=20))

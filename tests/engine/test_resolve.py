@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from known_machines import SMOLLM2, make_capabilities
 
 from engine.cache_plan import vessel_bytes
-from engine.knobs import KnobError, Value
+from engine.domains import KnobError, Value
 from engine.price import price
 from engine.resolve import Resolved, resolve
 

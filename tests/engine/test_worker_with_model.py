@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.client import WorkerClient
-from engine.knobs import Value
+from engine.domains import Value
 from engine.machine import Ceilings, MachineProfile, save_profile
 from engine.messages import (
     Account,

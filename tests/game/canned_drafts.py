@@ -13,8 +13,8 @@ import msgspec
 from canned_memory import config_of
 from canned_trials import Case, make_result, make_sample, make_work, spreads
 
-from engine.draft_report import DraftedText, DraftReport, Fate, Lossless, Piece
-from engine.knobs import Value
+from engine.domains import Value
+from engine.draft_report import DraftedText, DraftReport, Drawn, Fate, Lossless, Piece
 from engine.trial import Bound, DraftCounters, DraftSample, Pair, RunSample, TrialResult, TrialSpec
 
 PLAZA: dict[str, Value] = {
@@ -26,6 +26,8 @@ REFERENCE: dict[str, Value] = {
     name: value for name, value in PLAZA.items() if not name.startswith("draft.")
 } | {"draft.kind": "none"}
 GOALS = (Bound("tpot_ratio", "<=", 0.8), Bound("lossless", ">=", 1))
+FAIR = Drawn(tokens=384, distance=0.04, chance=0.56, least=1e-3)
+UNFAIR = Drawn(tokens=384, distance=0.12, chance=2.1e-5, least=1e-3)
 SAME = Lossless(requests=8, identical=8, near_ties=0, widest=0.0, allowed=0.01)
 
 
@@ -99,19 +101,22 @@ def make_drafted(
     drafting: Drafting | None = None,
     lossless: Lossless | None = SAME,
     seed: int = 7,
+    drawn: Drawn | None = None,
 ) -> TrialResult:
-    """A trial of the plaza; the build decides what became of its drafts, unless `drafting` does."""
+    """A trial of the plaza; the build decides what became of its drafts, unless `drafting` does.
+    With `drawn` its answers were sampled."""
     if build is None:
         build = {"draft.kind": "self4", "draft.length": 4} if case == "pass" else {}
-    whole = PLAZA | build
-    config, reference = config_of(whole), config_of(REFERENCE)
+    warm: dict[str, Value] = {} if drawn is None else {"sampling.temperature": 0.7}
+    whole, plain = PLAZA | build | warm, REFERENCE | warm
+    config, reference = config_of(whole), config_of(plain)
     kind, length = config.draft.kind, config.draft.length
     if drafting is None and config.draft.most:
         drafting = BUILDS.get((kind, length), Drafting(0.3, 1.5, (50,) * length))
     left, right = spreads(8, 0.01, seed), spreads(8, 0.01, seed + 1)
     return msgspec.structs.replace(
         make_result("pendulum"),
-        spec=TrialSpec("plaza", "paired", whole, REFERENCE, seed, bounds=GOALS),
+        spec=TrialSpec("plaza", "paired", whole, plain, seed, bounds=GOALS),
         config=config,
         reference_config=reference,
         pairs=tuple(
@@ -124,7 +129,9 @@ def make_drafted(
         ),
         candidate_work=make_work(config),
         reference_work=make_work(reference),
-        draft=None if drafting is None else DraftReport(lossless, TEXTS),
+        draft=None
+        if drafting is None
+        else DraftReport(lossless if drawn is None else None, TEXTS, drawn),
     )
 
 

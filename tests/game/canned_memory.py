@@ -11,7 +11,7 @@ import msgspec
 from canned_trials import MODEL, Case, make_result, make_sample, make_work, spreads
 
 from engine.config import EngineConfig, complete
-from engine.knobs import Value
+from engine.domains import Value
 from engine.messages import Account, AnyEvent, Progress, Step
 from engine.quality_report import Quality
 from engine.trial import Bound, Flood, Ledger, MemoryAccount, TrialResult, TrialSpec

@@ -25,7 +25,7 @@ from canned_memory import (
 from canned_trials import MODEL, Case, make_result, spreads
 
 from engine.config import EngineConfig
-from engine.knobs import Value
+from engine.domains import Value
 from engine.load import RequestShape, draw_load
 from engine.messages import AnyEvent, Pages, Progress, Step
 from engine.page_map import PageMap

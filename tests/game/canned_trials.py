@@ -17,7 +17,7 @@ from known_machines import SMOLLM2
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig, RunConfig, ScheduleConfig, WorkloadConfig
-from engine.knobs import Value
+from engine.domains import Value
 from engine.machine import PROFILE_VERSION, Ceilings, MachineProfile
 from engine.quality_report import Quality
 from engine.trial import (

@@ -12,8 +12,8 @@ from canned_memory import config_of
 from canned_trials import CAPABILITIES, MODEL, Case, make_result, make_sample, spreads
 
 from engine.config import EngineConfig
+from engine.domains import Value
 from engine.fit import weight_elements
-from engine.knobs import Value
 from engine.price import price_on
 from engine.quality_report import Answer, Probes, Quality, Rung
 from engine.quantised import Histogram, LayerError, Notice, Quantised

@@ -14,7 +14,7 @@ from canned_trials import MACHINE, MODEL, make_build, make_result
 from canned_worker import CannedWorker
 
 from engine.client import RestartLimit, WorkerDied
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.messages import Failed, Hello, Loaded, RunTrial
 from engine.resolve import Resolved
 from game.session import EngineUnavailable, Session, SessionInputError

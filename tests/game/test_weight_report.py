@@ -13,7 +13,7 @@ from canned_worker import CannedWorker
 from plain_script import play
 from sealed_records import a_climb
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.quality_report import Answer
 from engine.quantised import Notice
 from engine.trial import TrialResult

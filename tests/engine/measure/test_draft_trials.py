@@ -16,9 +16,9 @@ from rounded_weights import rounded
 from scripted_trials import CAPABILITIES, MACHINE, spec
 
 from engine.config import DraftConfig, EngineConfig, RunConfig, WorkloadConfig
+from engine.domains import KnobError
 from engine.draft_report import DraftedText, Piece
 from engine.drafters import held_bytes
-from engine.knobs import KnobError
 from engine.measure import speculation
 from engine.measure.shelf import Shelf
 from engine.measure.trial_runner import TrialRunner
@@ -27,9 +27,12 @@ from engine.metrics import Evidence, point_estimates
 from engine.model.config import ModelConfig
 from engine.model.llama import Llama
 from engine.run.engine import Engine
+from engine.run.sampler import Sampler
 from engine.run.scoring import logits
 from engine.run_metrics import check_sample
+from engine.schedule.sequence import SamplingParams
 from engine.speculate import head_file
+from engine.speculate.accept import Outcome
 from engine.speculate.head import HeadShape
 from engine.speculate.head_file import write_head
 from engine.speculate.make import draft_bytes
@@ -101,6 +104,78 @@ def test_every_kind_runs_its_trial_and_loses_nothing(shelf: Shelf, kind: str) ->
     assert [one.kind for one in result.draft.texts] == []  # no room for a question of theirs
     phases = [event.phase for event in events if isinstance(event, Progress)]
     assert "lossless" in phases
+
+
+WARM = {"sampling.temperature": 0.4, "workload.output": 48}
+
+
+def sampled(shelf: Shelf, kind: str, temperature: float = 0.4) -> TrialResult:
+    build = PLAIN | WARM | {"sampling.temperature": temperature, "schedule.batch": 2}
+    draft = {"draft.kind": kind, "draft.length": 3, "draft.exit_layer": 1}
+    return run(shelf, {}, [], build=build | draft, reference=build)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampled_answers_are_held_to_the_models_own_distribution(shelf: Shelf, kind: str) -> None:
+    result = sampled(shelf, kind)
+    assert not any(fault.code == "wrong_output" for fault in result.faults)
+    assert result.draft is not None and result.draft.lossless is None
+    drawn = result.draft.drawn
+    assert drawn is not None and drawn.fair and drawn.tokens == 2 * 48 * len(result.pairs)
+    assert point_estimates(Evidence.of(result))["lossless"] == 1
+
+
+def always_accept(drafted: Any, proposed: Any, target: torch.Tensor, chance: Any) -> Outcome:
+    last = torch.multinomial(target[len(drafted)], 1, generator=chance)
+    return Outcome(len(drafted), int(last))
+
+
+def best_scored_as_drawn(
+    sampler: Sampler, sequence: int, logits: torch.Tensor
+) -> tuple[int, torch.Tensor]:
+    """The draft's best token, said to be drawn."""
+    return int(logits.argmax()), sampler._chances(sequence, logits)
+
+
+def cold_scored_as_warm(
+    sampler: Sampler, sequence: int, logits: torch.Tensor
+) -> tuple[int, torch.Tensor]:
+    """A draft that was drawn at another temperature than it is verified at."""
+    return int(torch.softmax(logits / 0.05, -1).multinomial(1)), sampler._chances(sequence, logits)
+
+
+@pytest.mark.parametrize(
+    ("place", "cheat"),
+    [
+        ("engine.run.sampler.verify_sampled", always_accept),
+        ("engine.run.sampler.Sampler.choose", best_scored_as_drawn),
+        ("engine.run.sampler.Sampler.choose", cold_scored_as_warm),
+    ],
+)
+def test_a_rule_that_cheats_is_found_out_in_its_trial(
+    shelf: Shelf, place: str, cheat: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, cheat)
+    result = sampled(shelf, "exit")
+    wrong = any(fault.code == "wrong_output" for fault in result.faults)
+    if result.draft is not None and result.draft.drawn is not None:
+        wrong = wrong or not result.draft.drawn.fair
+    assert wrong
+
+
+def test_a_sampled_build_without_a_draft_is_checked_too(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run(shelf, {}, [], build=PLAIN | WARM, reference=PLAIN | WARM)
+    assert not any(fault.code == "wrong_output" for fault in result.faults)
+
+    def first_word(sampler: Any, sequence: int, logits: torch.Tensor) -> int:
+        return 0
+
+    monkeypatch.setattr("engine.run.sampler.Sampler._draw", first_word)
+    result = run(shelf, {}, [], build=PLAIN | WARM, reference=PLAIN | WARM)
+    (fault,) = (fault for fault in result.faults if fault.code == "wrong_output")
+    assert "candidate: " in fault.details["what"] and "sampled tokens" in fault.details["what"]
 
 
 def test_three_texts_are_told_word_by_word_where_they_fit(shelf: Shelf) -> None:
@@ -226,7 +301,8 @@ class Scripted:
 
 def text_of(byte_tokenizer: Any, *steps: Any) -> DraftedText:
     engine = Scripted(*steps)
-    return speculation._text(engine, byte_tokenizer, "list", "List.", [1, 2], 20)  # type: ignore[arg-type]
+    params = SamplingParams(max_tokens=20)
+    return speculation._text(engine, byte_tokenizer, "list", [1, 2], params)  # type: ignore[arg-type]
 
 
 def test_every_word_has_its_fate(byte_tokenizer: Any) -> None:

@@ -12,7 +12,7 @@ from scripted_server import HELD, ONE, SERVED, SERVED_GOAL, SLOW, ScriptedServer
 from scripted_trials import CAPABILITIES, MACHINE, Clock, FakeEngine, FakeShelf, Stage, spec
 
 from engine.config import EngineConfig
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.load_metrics import check_load
 from engine.machine import Ceilings
 from engine.measure.output_check import WrongToken

@@ -14,7 +14,7 @@ from rounded_weights import rounded
 from scripted_trials import CAPABILITIES, MACHINE, spec
 
 from engine.capabilities import Capabilities
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.measure.quantising import slow_matrices, told
 from engine.measure.shelf import Shelf
 from engine.measure.timing import system_clock

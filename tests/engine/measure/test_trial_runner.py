@@ -23,7 +23,7 @@ from scripted_trials import (
     spec,
 )
 
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.machine import Ceilings
 from engine.measure.output_check import WrongToken
 from engine.measure.shelf import Shelf

@@ -73,7 +73,8 @@ def test_no_tokens_are_refused() -> None:
 def test_the_default_model_makes_more_tokens_of_it_than_the_knob_can_ask_for(
     default_model_path: Path,
 ) -> None:
-    from engine.knobs import KNOBS, IntDomain
+    from engine.domains import IntDomain
+    from engine.knobs import KNOBS
     from engine.model.gguf_tokenizer import gguf_tokenizer
     from engine.model.layout import inspect_gguf
 

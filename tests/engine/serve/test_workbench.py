@@ -16,7 +16,7 @@ from known_machines import make_capabilities
 
 from engine.capabilities import Capabilities
 from engine.config import EngineConfig
-from engine.knobs import KnobError
+from engine.domains import KnobError
 from engine.machine import Ceilings, MachineProfile, load_profile, save_profile
 from engine.measure.shelf import Shelf
 from engine.messages import (

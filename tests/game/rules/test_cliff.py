@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from canned_weights import AWQ, LADDER, RTN, make_pressed
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.quality_report import Quality, Rung
 from engine.trial import Bound, Fault, TrialResult
 from game.rules.cliff import CLIFF_KL, breaking_bits, fell

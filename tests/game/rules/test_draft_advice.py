@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from canned_drafts import Drafting, make_drafted
+from canned_drafts import FAIR, UNFAIR, Drafting, make_drafted
 from canned_trials import Case, make_result
 from canned_weights import make_pressed
 
 from engine.config import DraftConfig
+from engine.domains import Value
 from engine.draft_report import Lossless
-from engine.knobs import Value
 from engine.trial import Bound, TrialResult
 from game.rules.draft_advice import draft_advice
 from game.rules.judge import judge
@@ -70,6 +70,13 @@ def test_answers_that_differ_are_a_fault_whatever_the_speed() -> None:
     assert advised(make_drafted(lossless=FAULTY)) == [told]
     slow = advised(make_drafted(kind("ngram", 8), lossless=FAULTY))
     assert slow == [Remark("shorter_draft"), told]
+
+
+def test_draws_that_are_not_the_models_are_a_fault_whatever_the_speed() -> None:
+    told = Remark("not_drawn", {"tokens": "384"})
+    assert advised(make_drafted(drawn=UNFAIR)) == [told]
+    assert advised(make_drafted(kind("ngram", 8), drawn=UNFAIR)) == [Remark("shorter_draft"), told]
+    assert judge(make_drafted(drawn=FAIR), make_drafted().spec.bounds).word == "pass"
 
 
 def test_near_ties_are_no_fault() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from canned_drafts import make_drafted
+from canned_drafts import FAIR, make_drafted
 from canned_memory import FULL_TOKEN, make_hold
 from canned_serving import make_serve
 from canned_trials import CAPABILITIES, MACHINE, MODEL, Case
@@ -45,9 +45,9 @@ def after_pressing(stage: str) -> Facts:
     return derive({**before(stage, **result.spec.build), **told})
 
 
-def after_drafting() -> Facts:
+def after_drafting(drawn: Drawn | None = None) -> Facts:
     """The same of a build that drafts."""
-    result = make_drafted()
+    result = make_drafted(drawn=drawn)
     verdict = judge(result, result.spec.bounds)
     told = trial_facts(STAGES["plaza"], None, verdict, result, None, None, 0, 0)
     return derive({**before("plaza", **result.spec.build), **told})
@@ -184,7 +184,7 @@ def test_every_fact_of_memory_comes_of_some_trial() -> None:
     paired = {"decode_throughput_ratio", "build_tpot_ms"}  # the pendulum's
     pressed = set(after_pressing("furnace")) | set(after_pressing("precision"))
     unshown = {"shown_by"}  # of a machine that cannot show a lesson
-    drafted = set(after_drafting())
+    drafted = set(after_drafting()) | set(after_drafting(FAIR))
     assert set(FACTS) - given - pressed - drafted <= guessed | paired | unshown
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from canned_weights import make_pressed
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.trial import RunSample, TrialResult
 from game.rules.judge import judge
 from game.rules.verdict import Verdict

@@ -7,7 +7,7 @@ import pytest
 from canned_trials import CAPABILITIES, MACHINE, MODEL
 from canned_weights import BABBLE, make_pressed
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.quality_report import Answer, Quality
 from engine.trial import TrialResult
 from game.rules.facts import stage_facts, trial_facts

@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 import pytest
-from canned_drafts import Drafting, make_drafted
+from canned_drafts import FAIR, UNFAIR, Drafting, make_drafted
 from canned_trials import make_result
 
 from engine.draft_report import DraftedText, DraftReport, Lossless, Piece
@@ -145,6 +145,15 @@ def test_the_details_of_a_verdict_begin_with_them() -> None:
     assert "What became" not in plain(draw_details(say_in("en"), outcome(None), 76)[0])
 
 
+def test_sampled_answers_show_how_they_were_proved() -> None:
+    fair = rows(told(make_drafted(drawn=FAIR), width=120))["Lossless"]
+    assert fair == (
+        "384 tokens, drawn as the model's own probabilities say (Kolmogorov-Smirnov 0.04, p 0.56)"
+    )
+    unfair = rows(told(make_drafted(drawn=UNFAIR), width=120))["Lossless"]
+    assert "384 tokens, not drawn" in unfair and "p 2.1e-05" in unfair
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("width", [36, 40, 76, 80, 116, 120, 196, 200])
 def test_every_line_fits(width: int, language: str) -> None:
@@ -156,7 +165,8 @@ def test_every_line_fits(width: int, language: str) -> None:
     ties = Lossless(8, 5, 3, 0.0041, 0.01)
     foreign = msgspec.structs.replace(make_drafted(), draft=DraftReport(ties, (strange,)))
     never = make_drafted(drafting=Drafting(1.0, 1.2, (82, 67, 55, 45)))
-    for result in (make_drafted(), two_runs(), foreign, never):
+    drawn = [make_drafted(drawn=one) for one in (FAIR, UNFAIR)]
+    for result in (make_drafted(), two_runs(), foreign, never, *drawn):
         found = draft_details(say_in(language), outcome(result), width)
         assert found and all(cells(line) <= width for line in found)
         text = "\n".join(plain(line) for line in found)

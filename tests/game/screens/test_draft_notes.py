@@ -7,8 +7,8 @@ import pytest
 from canned_memory import config_of
 from canned_trials import MODEL
 
+from engine.domains import Value
 from engine.drafters import Drafters, TrainedHead
-from engine.knobs import Value
 from game.screens.draft_notes import draft_notes
 from game.screens.forge_notes import ForgeNote
 from story.loader import load_interface_texts
@@ -35,13 +35,23 @@ def notes_of(knob: str = "", **draft: Value) -> list[ForgeNote]:
         ({}, ["nobody_drafts"]),
         ({"kind": "ngram"}, ["look_up"]),
         # 3.5 M of three matrices and 4.7 M of rows, of 134.5 M
-        ({"kind": "trained", "length": 4}, ["draft_reads each=5.7 % length=4 whole=23 %"]),
+        # r + r^2 + r^3 + r^4 = 0.229 at r = 0.19
+        (
+            {"kind": "trained", "length": 4},
+            ["draft_reads each=5.7 % length=4 whole=23 % draft_pays_from chance=19 %"],
+        ),
         # 27 of 30 layers of 3.54 M and a head of 28.3 M
         (
             {"kind": "exit", "length": 2},
-            ["draft_reads each=92 % length=2 whole=184 %", "exit_auto layers=27 all=30"],
+            [  # r + r^2 = 1.84
+                "draft_reads each=92 % length=2 whole=184 % draft_pays_from chance=95 %",
+                "exit_auto layers=27 all=30",
+            ],
         ),
-        ({"kind": "exit", "exit_layer": 15}, ["draft_reads each=61 % length=4 whole=242 %"]),
+        (
+            {"kind": "exit", "exit_layer": 15},
+            ["draft_reads each=61 % length=4 whole=242 % draft_pays_from chance=81 %"],
+        ),
     ],
 )
 def test_what_is_read_is_told_by_formula(draft: dict[str, Value], said: list[str]) -> None:

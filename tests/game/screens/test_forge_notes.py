@@ -7,7 +7,7 @@ from canned_memory import config_of
 from canned_trials import CAPABILITIES, MODEL
 from rich.cells import cell_len
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.weight_format import FUSED
 from game.screens.forge_notes import ForgeNote, forge_notes, note_lines
 from game.widgets.ink import plain

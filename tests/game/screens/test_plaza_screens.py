@@ -10,7 +10,7 @@ from canned_engine import CannedEngine
 from hall_walk import Walk, in_hall
 from text_grid import SIZES, check_snapshot, grid, text_of
 
-from engine.knobs import Value
+from engine.domains import Value
 from game.screens.hall_screen import PIECES, InHallScreen
 from game.widgets.plaza_piece import PlazaPiece
 

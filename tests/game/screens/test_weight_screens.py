@@ -11,7 +11,7 @@ from canned_weights import BABBLE, make_pressed
 from hall_walk import Walk, in_hall
 from text_grid import SIZES, check_snapshot, grid, text_of
 
-from engine.knobs import Value
+from engine.domains import Value
 from engine.messages import Pressed, Progress
 from engine.quality_report import Answer
 from engine.quantised import LayerError
