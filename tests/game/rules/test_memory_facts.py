@@ -11,6 +11,7 @@ from canned_trials import CAPABILITIES, MACHINE, MODEL, Case
 from canned_weights import make_pressed
 from sealed_records import a_climb
 
+from engine.draft_report import Drawn
 from game.rules.facts import stage_facts, trial_facts
 from game.rules.judge import judge
 from game.rules.progress import standing
