@@ -1,10 +1,11 @@
 """The table of speculation: who drafts x how much x for what, and where it loses.
 
-    python benchmarks/speculation.py [--only WORD ...] [--pairs 6] [--markdown FILE] [--json FILE]
+    python benchmarks/speculation.py [--only WORD ...] [--pairs 8] [--markdown FILE] [--json FILE]
 
 Every row is one build of the default model beside the same build without a draft, both timed in
 A B B A order on the same fresh prompts, in one process. Rows are named target/draft/length/batch;
---only takes those whose name has one of the words in it.
+--only takes those whose name has one of the words in it. Rows that the JSON file holds already,
+made with the same settings, are kept and not run again.
 
 TPOT        ratio to the build without a draft: below 1 where drafting is faster
 stood       accepted over drafted tokens, in the timed runs
@@ -12,7 +13,9 @@ a step      mean tokens of a decode step, and what it would take to break even h
 drafting    share of decode that went into drafting
 by kind     acceptance while telling a story, writing code, writing a list
 same        greedy answers that are those without a draft, of all that were compared; near-ties
-            of rounding are counted apart, with the widest
+            of rounding are counted apart, with the widest. Of sampled answers, how many tokens
+            were placed within the model's own distribution, and how often fair draws lie as far
+            from evenness (p)
 
 OpenMP's threads wait actively, as calibration sets it for trials on a quiet machine.
 """
@@ -23,9 +26,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "active")
 
@@ -45,6 +49,8 @@ from engine.trial import Bound, TrialResult, TrialSpec
 
 TARGETS: dict[str, dict[str, Value]] = {
     "float32": {"run.precision": "float32"},
+    "float32 at 0.7": {"run.precision": "float32", "sampling.temperature": 0.7},
+    "float32 at 1": {"run.precision": "float32", "sampling.temperature": 1.0},
     "bfloat16": {"run.precision": "bfloat16"},
     "int4": {
         "run.precision": "bfloat16",
@@ -58,12 +64,12 @@ Row = tuple[str, str, int, int]
 
 ROWS: tuple[Row, ...] = (
     *(("float32", "self4", length, 1) for length in (1, 2, 4, 6, 8, 16)),
-    *(("float32", "trained", length, 1) for length in (1, 2, 4, 8)),
+    *(("float32", "trained", length, 1) for length in (1, 2, 4, 8, 16)),
     ("float32", "self8", 4, 1),
     ("float32", "exit", 4, 1),
     ("float32", "ngram", 4, 1),
     ("float32", "ngram", 8, 1),
-    *(("bfloat16", "self4", length, 1) for length in (2, 4, 8)),
+    *(("bfloat16", "self4", length, 1) for length in (2, 4, 8, 16)),
     ("bfloat16", "trained", 2, 1),
     ("bfloat16", "trained", 4, 1),
     ("bfloat16", "self8", 4, 1),
@@ -73,6 +79,10 @@ ROWS: tuple[Row, ...] = (
     ("int4", "self4", 4, 1),
     ("int4", "trained", 2, 1),
     ("int4", "ngram", 4, 1),
+    ("float32 at 0.7", "self4", 4, 1),
+    ("float32 at 1", "self4", 4, 1),
+    ("float32 at 1", "trained", 2, 1),
+    ("float32 at 1", "ngram", 4, 1),
 )
 WORKLOAD: dict[str, Value] = {"workload.prompt": 128, "workload.output": 48}
 
@@ -98,28 +108,51 @@ class Line:
     widest_tie: float
     faults: tuple[str, ...]
     form: str
+    drawn: int = 0
+    chance: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return name_of((self.target, self.draft, self.length, self.batch))
+
+
+def name_of(row: Row) -> str:
+    return "/".join(map(str, row))
 
 
 def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
-    lines: list[Line] = []
-    for line in run(arguments):
-        lines.append(line)
+    settings = {
+        "threads": arguments.threads,
+        "pairs": arguments.pairs,
+        "torch": torch.__version__,
+        "workload": WORKLOAD,
+    }
+    made = kept(arguments.json, settings)
+    for line in run(arguments, made):
+        made[line.name] = line
         print(describe(line), file=sys.stderr, flush=True)
-    table = markdown(lines, arguments)
+        if arguments.json:
+            report = settings | {"rows": [asdict(line) for line in in_order(made)]}
+            arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    table = markdown(in_order(made), arguments)
     print(table)
     if arguments.markdown:
         arguments.markdown.write_text(table + "\n", encoding="utf-8")
-    if arguments.json:
-        report = {
-            "threads": arguments.threads,
-            "pairs": arguments.pairs,
-            "torch": torch.__version__,
-            "workload": WORKLOAD,
-            "rows": [asdict(line) for line in lines],
-        }
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def kept(file: Path | None, settings: dict[str, Any]) -> dict[str, Line]:
+    """The rows that an earlier run of the same settings has left, by name."""
+    if file is None or not file.exists():
+        return {}
+    report = json.loads(file.read_text(encoding="utf-8"))
+    rows = report.pop("rows")
+    return {(line := Line(**row)).name: line for row in rows} if report == settings else {}
+
+
+def in_order(made: Mapping[str, Line]) -> list[Line]:
+    return [made[name] for row in ROWS if (name := name_of(row)) in made]
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -127,15 +160,15 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
-    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
 
-def run(arguments: argparse.Namespace) -> Iterator[Line]:
-    """The rows that can run here, in their order."""
+def run(arguments: argparse.Namespace, made: Mapping[str, Line]) -> Iterator[Line]:
+    """The rows that can run here and are not made yet, in their order."""
     capabilities = detect()
     shelf = Shelf(load_model(find_model("default")))
     machine = load_profile(capabilities.fingerprint) or calibrate(
@@ -143,8 +176,8 @@ def run(arguments: argparse.Namespace) -> Iterator[Line]:
     )
     runner = TrialRunner(shelf, machine, capabilities, lambda _: None, lambda: False)
     for row in ROWS:
-        name = "/".join(map(str, row))
-        if not any(word in name for word in arguments.only):
+        name = name_of(row)
+        if name in made or not any(word in name for word in arguments.only):
             continue
         if shelf.drafters.why_not(row[1]) is not None:
             print(f"{name}: {shelf.drafters.why_not(row[1])}", file=sys.stderr)
@@ -173,6 +206,7 @@ def line_of(row: Row, result: TrialResult) -> Line:
     estimate = ratio[0].estimate
     report = result.draft
     proof = report.lossless if report is not None else None
+    drawn = report.drawn if report is not None else None
     texts = report.texts if report is not None else ()
     return Line(
         *row,
@@ -189,17 +223,28 @@ def line_of(row: Row, result: TrialResult) -> Line:
         widest_tie=proof.widest if proof else 0.0,
         faults=tuple(fault.code for fault in result.faults),
         form=result.kernel_path.get("draft", ""),
+        drawn=drawn.tokens if drawn else 0,
+        chance=drawn.chance if drawn else 1.0,
     )
 
 
 def describe(line: Line) -> str:
     point, low, high = line.tpot
     return (
-        f"{line.target}/{line.draft}/{line.length}/{line.batch}: TPOT {point:.3f} "
+        f"{line.name}: TPOT {point:.3f} "
         f"({low:.3f} to {high:.3f}), stood {line.stood:.2f}, {line.step_tokens:.2f} a step of "
-        f"{line.even_tokens:.2f}, drafting {line.drafting:.2f}, same {line.identical} + "
-        f"{line.near_ties} of {line.compared}{' ' + ', '.join(line.faults) if line.faults else ''}"
+        f"{line.even_tokens:.2f}, drafting {line.drafting:.2f}, {proved(line)}"
+        f"{' ' + ', '.join(line.faults) if line.faults else ''}"
     )
+
+
+def proved(line: Line) -> str:
+    if line.drawn:
+        return f"{line.drawn} tokens drawn, p {line.chance:.2g}"
+    same = f"{line.identical + line.near_ties} of {line.compared}"
+    if line.near_ties:
+        same += f", {line.near_ties} near-ties up to {line.widest_tie:.2g}"
+    return same
 
 
 def markdown(lines: list[Line], arguments: argparse.Namespace) -> str:
@@ -215,9 +260,6 @@ def markdown(lines: list[Line], arguments: argparse.Namespace) -> str:
             "-" if (rate := line.by_kind.get(kind)) is None else f"{rate:.2f}"
             for kind in ("story", "code", "list")
         ]
-        same = f"{line.identical + line.near_ties} of {line.compared}"
-        if line.near_ties:
-            same += f", {line.near_ties} near-ties up to {line.widest_tie:.2g}"
         even = f"{line.even_tokens:.2f}"
         if line.even_acceptance is not None:
             even += f" ({line.even_acceptance:.2f})"
@@ -226,7 +268,7 @@ def markdown(lines: list[Line], arguments: argparse.Namespace) -> str:
             f"| {line.target} | {line.draft} | {line.length} | {line.batch} "
             f"| {point:.2f} ({low:.2f} to {high:.2f}){marks} | {line.stood:.2f} "
             f"| {line.step_tokens:.2f} | {even} | {line.drafting:.0%} "
-            f"| {' | '.join(kinds)} | {same} |"
+            f"| {' | '.join(kinds)} | {proved(line)} |"
         )
     made = (
         f"{arguments.pairs} pairs a row in A B B A order, prompts of "

@@ -20,7 +20,7 @@ from engine.page_map import PageMap
 from engine.quantised import Histogram, LayerError
 from engine.trial import Flood, Ledger, TrialResult, TrialSpec
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
@@ -54,12 +54,11 @@ class RunTrial(Command, frozen=True, tag="trial"):
 
 
 class Chat(Command, frozen=True, tag="chat"):
-    """One answer, streamed. `temperature` 0 is greedy. Answer: Tokens..., then ChatDone."""
+    """One answer, streamed, at the build's temperature. Answer: Tokens..., then ChatDone."""
 
     prompt: str
     build: dict[str, Value]
     max_tokens: int = 128
-    temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from engine.config import EngineConfig, WorkloadConfig
+from engine.config import EngineConfig, SamplingConfig, WorkloadConfig
 from engine.messages import Chat, ChatDone, Tokens
 from engine.model.llama import Llama
 from engine.model.loader import LoadedModel
@@ -57,7 +57,7 @@ def answer(
     tokenizer = loaded.tokenizer
     config = single_request(config, len(prompt), command.max_tokens)
     engine = Engine(model, config, eos_ids=tokenizer.eos_ids, draft=draft)
-    params = sampling(command)
+    params = sampling(command, config.sampling)
     text = tokenizer.stream()
     pieces: list[str] = []
     moments: list[float] = []
@@ -111,12 +111,12 @@ def prompt_ids(command: Chat, loaded: LoadedModel) -> list[int]:
     return ids
 
 
-def sampling(command: Chat) -> SamplingParams:
-    """Raises InputError for a temperature or nucleus outside its range."""
+def sampling(command: Chat, config: SamplingConfig) -> SamplingParams:
+    """Raises InputError for a nucleus outside its range."""
     try:
         return SamplingParams(
             max_tokens=command.max_tokens,
-            temperature=command.temperature,
+            temperature=config.temperature,
             top_p=command.top_p,
             seed=command.seed,
         )

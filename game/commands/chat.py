@@ -20,12 +20,14 @@ from game.commands.options import (
 )
 from game.commands.output import print_json, talk
 
+_WARMTH = "sampling.temperature"
+
 
 @click.command("chat")
 @click.argument("prompt", required=False)
 @set_option
 @click.option("--max-tokens", type=click.IntRange(1, 4096), default=128, show_default=True)
-@click.option("--temperature", type=click.FloatRange(0.0, 5.0), default=0.0, show_default=True)
+@click.option("--temperature", type=click.FloatRange(0.0, 2.0), help="As --set temperature=.")
 @click.option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), default=1.0)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @engine_options
@@ -35,7 +37,7 @@ def command(
     prompt: str | None,
     settings: tuple[str, ...],
     max_tokens: int,
-    temperature: float,
+    temperature: float | None,
     top_p: float,
     seed: int,
     device: str,
@@ -46,6 +48,10 @@ def command(
 ) -> int:
     """One answer to PROMPT (or to stdin), streamed, with TTFT, TPOT and memory."""
     build = parse_settings(settings)
+    if temperature is not None and build.setdefault(_WARMTH, temperature) != temperature:
+        raise click.UsageError(
+            f"temperature is set twice, to {build[_WARMTH]} and to {temperature}; set it once"
+        )
     if prompt is None:
         if sys.stdin.isatty():
             talk("Ask something, then end with Ctrl+D:")
@@ -56,7 +62,6 @@ def command(
         "prompt": prompt,
         "build": build,
         "max_tokens": max_tokens,
-        "temperature": temperature,
         "top_p": top_p,
         "seed": seed,
     }

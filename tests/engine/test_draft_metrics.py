@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from engine.draft_metrics import break_even_acceptance, break_even_length, report_figures
-from engine.draft_report import DraftReport, Lossless
+from engine.draft_report import DraftReport, Drawn, Lossless
 from engine.intervals import Samples
-from engine.metrics import Evidence, samples
+from engine.metrics import Evidence, noise_variation, samples
 from engine.run_metrics import (
     MetricError,
     acceptance_length,
@@ -19,6 +19,7 @@ from engine.run_metrics import (
     decode_throughput,
     draft_share,
     inter_token_latencies,
+    steady_seconds,
     tpot,
 )
 from engine.trial import DraftCounters, DraftSample, Pair, RunSample
@@ -72,6 +73,28 @@ def test_rates_of_a_draft() -> None:
     assert draft_share(RUN) == pytest.approx(0.5 / 3)
     plain = changed(given=(), finished=(), draft=None, output_tokens=4)
     assert (acceptance_rate(plain), acceptance_length(plain), draft_share(plain)) == (0, 1, 0)
+
+
+def test_a_steady_run_does_not_know_how_many_steps_a_draft_saved() -> None:
+    """One second around the steps and five of the mean step, whatever stood."""
+    assert steady_seconds(RUN) == pytest.approx(1.0 + 5 * 1.0)
+    lucky = changed(step_seconds=(1.0,), wall_seconds=2.0)
+    assert steady_seconds(lucky) == steady_seconds(RUN)
+    slow = changed(step_seconds=(1.5, 1.5), wall_seconds=4.0)
+    assert steady_seconds(slow) == pytest.approx(1.0 + 5 * 1.5)
+    plain = changed(given=(), finished=(), draft=None, output_tokens=4)
+    assert steady_seconds(plain) == plain.wall_seconds
+
+
+def test_text_that_drafts_foresee_unevenly_is_no_noise() -> None:
+    plain = changed(given=(), finished=(), draft=None, output_tokens=4)
+    runs = [
+        changed(step_seconds=(1.0,) * steps, wall_seconds=1.0 + steps) for steps in (1, 5, 2, 4)
+    ]
+    assert noise_variation([Pair("AB", plain, run) for run in runs], []) == 0
+    steps = (1.0, 1.6, 0.7, 1.9)  # the machine's doing
+    runs = [changed(step_seconds=(one,), wall_seconds=1.0 + one) for one in steps]
+    assert noise_variation([Pair("AB", plain, run) for run in runs], []) > 0.25
 
 
 @pytest.mark.parametrize(
@@ -136,3 +159,9 @@ def test_the_proof_is_a_share_of_the_answers() -> None:
     assert report_figures(DraftReport(proof)) == {"lossless": 7 / 8}
     assert report_figures(DraftReport()) == {}
     assert found(PAIR, draft=DraftReport(proof))["lossless"].values == (7 / 8,)
+
+
+@pytest.mark.parametrize(("chance", "lossless"), [(0.5, 1.0), (1e-3, 1.0), (9e-4, 0.0)])
+def test_the_proof_of_sampled_answers_holds_or_does_not(chance: float, lossless: float) -> None:
+    drawn = Drawn(tokens=300, distance=0.1, chance=chance, least=1e-3)
+    assert report_figures(DraftReport(drawn=drawn)) == {"lossless": lossless}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from canned_drafts import make_drafted
 from canned_trials import MACHINE, MODEL, make_build, make_result
 from canned_worker import CannedWorker
 
@@ -247,6 +248,18 @@ async def test_the_spec_carries_the_halls_reference_goals_and_a_fresh_seed(home:
     assert first.kind == "paired" and first.reference == stage.reference
     assert first.bounds == stage.goals and first.build == {**stage.build, **PASS}
     assert first.seed != second.seed and fixed.seed == 11
+
+
+async def test_a_knob_that_a_hall_shares_stands_in_its_reference_too(home: Path) -> None:
+    worker = CannedWorker(make_drafted(), make_drafted())
+    session = open_session(home, worker)
+    await session.trial("plaza", {"draft.kind": "self4", "sampling.temperature": 0.7})
+    await session.trial("plaza", {"draft.kind": "self4"})
+    warm, greedy = (c.spec for c in worker.commands if isinstance(c, RunTrial))
+    for spec, temperature in ((warm, 0.7), (greedy, 0.0)):
+        assert spec.build["sampling.temperature"] == temperature
+        assert spec.reference["sampling.temperature"] == temperature
+        assert spec.reference["draft.kind"] == "none"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.config import DraftConfig, EngineConfig, WorkloadConfig
+from engine.measure.harness import OnBench
+from engine.measure.run_harness import RunHarness
 from engine.measure.timing import (
+    WARM_UP_FEWEST,
     Episode,
     OutputFault,
     collector_off,
@@ -289,3 +293,28 @@ def test_drafted_runs_of_unequal_steps_are_merged_so_that_sums_hold() -> None:
     assert merged.draft is not None
     drafts = [e.sample.draft for e in episodes if e.sample.draft is not None]
     assert merged.draft.counters.drafted == sum(draft.counters.drafted for draft in drafts)
+
+
+class Bench(DraftingEngine):
+    """On it runs whose drafts stood differ by half; nothing is said of memory."""
+
+    held_tokens = most_held_tokens = property(lambda _: 0)
+
+
+def test_a_warm_up_settles_whatever_the_text_lets_stand() -> None:
+    """Fresh prompts need seven steps, or four; every step takes as long."""
+    clock = FakeClock()
+    desk = SimpleNamespace(step=lambda *_: None, account=lambda *_: None)
+    config = EngineConfig(WorkloadConfig(1, 12), draft=DraftConfig("ngram", 2))
+    engine = Bench(clock)
+    bench = OnBench("candidate", config, engine, clock, desk)  # type: ignore[arg-type]
+    harness = RunHarness(bench)
+    walls: list[float] = []
+
+    def draw(count: int, length: int) -> list[list[int]]:
+        engine.steps = (0, 1, 2)[len(walls) % 3]  # where in its turns the run begins
+        walls.append(clock.now)
+        return [[1]]
+
+    harness.warm_up(draw)
+    assert harness.warmed.settled and harness.warmed.runs == WARM_UP_FEWEST

@@ -9,7 +9,7 @@ import pytest
 from canned_drafts import make_drafted
 from canned_trials import MACHINE, make_result
 
-from engine.messages import Failed, Load
+from engine.messages import Chat, Failed, Load
 from game import cli
 from game.session import Session
 
@@ -70,6 +70,10 @@ def test_the_json_of_a_trial_has_the_documented_keys(machine, capsys):
         (["lint", "pendlum"], "pendulum"),
         (["chat", " "], "empty"),
         (["chat", "hi", "--set", "batch=0"], "nearest: 1"),
+        (["chat", "hi", "--temperature", "3"], "0.0<=x<=2.0"),
+        (["chat", "hi", "--temperature", "1", "--set", "temperature=0.5"], "set twice"),
+        (["trial", "plaza", "--set", "temperature=3"], "nearest: 2"),
+        (["trial", "pendulum", "--set", "temperature=1"], "cannot be set in this hall"),
         (["model", "info", "nowhere.gguf"], "nowhere.gguf"),
         (["model", "add", "nowhere.gguf"], "nowhere.gguf"),
         (["play"], "terminal"),
@@ -82,6 +86,35 @@ def test_bad_input_exits_2_and_names_what_would_be_right(machine, capsys, argume
     told = capsys.readouterr()
     assert said in told.err
     assert "Traceback" not in told.err + told.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "build"),
+    [
+        (["--temperature", "0.7"], {"sampling.temperature": 0.7}),
+        (["--set", "temperature=0.7"], {"sampling.temperature": 0.7}),
+        (["--temperature", "1", "--set", "temperature=1"], {"sampling.temperature": 1.0}),
+        (["--temperature", "0"], {"sampling.temperature": 0.0}),
+        ([], {}),
+    ],
+)
+def test_a_chat_is_sent_its_temperature_with_its_build(monkeypatch, arguments, build):
+    sent = []
+
+    class Client:
+        def __init__(self, *_, **__): ...
+
+        async def start(self): ...
+
+        async def stop(self): ...
+
+        async def run(self, make, *_, **__):
+            sent.append(make(1))
+            return Failed(1, "input", "no more") if isinstance(sent[-1], Chat) else None
+
+    monkeypatch.setattr("engine.client.WorkerClient", Client)
+    assert cli.run(["chat", "hi", *arguments]) == 2
+    assert [one.build for one in sent if isinstance(one, Chat)] == [build]
 
 
 def test_a_build_the_engine_refuses_exits_2(machine, capsys):
